@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
+import time
 
 import psutil
 import pytest
@@ -62,7 +64,7 @@ def test_a_killed_rank_is_named_and_ends_the_others(project, undisturbed) -> Non
     ranks[1].kill()
     _, said = process.communicate(timeout=120)
     assert process.returncode == 5, said
-    assert re.search(r"rank \d on \S+ ended by SIGKILL, in \w+ of step \d+.*; all ranks were ended", said)
+    assert re.search(r"rank \d on \S+ ended by SIGKILL, last heard in [\w ]*step \d+.*; all ranks were ended", said)
     assert "Traceback" not in said
     assert all_gone(ranks)
     assert goes_on_to_the_same_bits(project, undisturbed)
@@ -106,5 +108,23 @@ def test_a_polite_stop_saves_and_says_how_to_go_on(project, undisturbed, number,
     assert f"stopped by {signal.Signals(number).name} after step" in said
     assert "run the same command to go on from there" in said
     assert "Traceback" not in said
+    assert not re.search(r"\w+\.(py|cpp):\d+\]", said), "torch's own lines"
     assert all_gone(ranks)
     assert goes_on_to_the_same_bits(project, undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_polite_signal_while_ranks_start_ends_all_with_one_line(project, number) -> None:
+    process = started(project, *RANKS)
+    while process.poll() is None and len(ranks := ranks_below(process)) < 2:
+        time.sleep(0.02)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # a terminal sends Ctrl-C to the ranks too
+    else:
+        process.send_signal(number)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 128 + number, said
+    *_, before, line = said.splitlines()
+    assert before == "train: started", said
+    assert re.fullmatch("error: .*; run the same command to continue", line), said
+    assert all_gone(ranks)

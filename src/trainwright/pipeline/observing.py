@@ -15,6 +15,7 @@ from trainwright.artifact.workspace import Workspace
 from trainwright.core.errors import RecipeError
 from trainwright.core.place import place_of
 from trainwright.core.registry import load
+from trainwright.core.units import parse_duration
 from trainwright.pipeline import runner
 from trainwright.pipeline.graph import inputs_of
 from trainwright.pipeline.preflight import check
@@ -31,6 +32,8 @@ def look(
     root: Path,
     step: str | None,
     into: str,
+    last: int,
+    option: str,
     work: str,
     options: Mapping[str, Any],
     listeners: tuple[Listener, ...] = (),
@@ -42,6 +45,8 @@ def look(
         root: the workspace; made where it is absent.
         step: which training; None: the only one.
         into: what the look's folder is called.
+        last: the last update that is looked at.
+        option: that asked for it, for errors.
         work: ``module:function`` of ``(context, run, **options)``; ``run`` is the training's folder, None without one.
         options: of that function.
         listeners: called with every event, for progress.
@@ -50,11 +55,13 @@ def look(
         The folder that it wrote.
 
     Raises:
-        RecipeError: there is no such training, it would run on several hosts, or a launcher started this command.
+        RecipeError: there is no such training, or it is shorter; it would run on several hosts, or a launcher
+            started this command.
         TrainwrightError: as the pipeline, and of the function.
     """
     _check_alone(recipe)
     line, training = steps(recipe), named(recipe, stage="train", step=step)
+    _check_length(training.recipe, last, option)
     done: dict[str, Artifact] = {}
     for source in training.inputs.values():
         if isinstance(source, str):
@@ -84,6 +91,14 @@ def _apart(recipe: Recipe) -> Recipe:
     """Returns a recipe whose checkpoints stay in the look's folder: the run's own place is the run's alone."""
     how = recipe.train.exec.model_copy(update={"checkpoint_to": None, "keep_best": 0})
     return recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": how})})
+
+
+def _check_length(recipe: Recipe, last: int, option: str) -> None:
+    """Refuses an update that a training of so many steps does not make; other durations are known once it begins."""
+    duration = parse_duration(recipe.train.duration)
+    if duration.unit == "steps" and last > round(duration.value):
+        most = f"at most {round(duration.value)}"
+        raise RecipeError("the run ends before this step", where=option, seen=str(last), expected=most)
 
 
 def _check_alone(recipe: Recipe) -> None:

@@ -58,7 +58,8 @@ def recipe_of(tmp_path):
 
 def test_inputs_are_made_and_the_training_is_not(looked, recipe_of, tmp_path) -> None:
     made, looks = looked
-    arguments = {"root": tmp_path / "runs", "step": None, "into": "here", "work": "m:f", "options": {"first": 3}}
+    how = {"last": 3, "option": "--steps", "work": "m:f", "options": {"first": 3}}
+    arguments = {"root": tmp_path / "runs", "step": None, "into": "here", **how}
     folder = look(recipe_of(), **arguments)
     ((work, context, options),) = looks
     assert sorted(made) == ["data", "doctor", "plan"]
@@ -73,7 +74,7 @@ def test_inputs_are_made_and_the_training_is_not(looked, recipe_of, tmp_path) ->
 def test_the_place_of_the_runs_checkpoints_is_not_the_looks(looked, recipe_of, tmp_path) -> None:
     _, looks = looked
     recipe = recipe_of(f"train.exec.checkpoint_to={tmp_path / 'place'}", "train.exec.keep_best=2")
-    look(recipe, root=tmp_path / "runs", step=None, into="here", work="m:f", options={})
+    look(recipe, root=tmp_path / "runs", step=None, into="here", last=1, option="--steps", work="m:f", options={})
     how = looks[0][1].recipe.train.exec
     assert (how.checkpoint_to, how.keep_best) == (None, 0)
     assert recipe.train.exec.checkpoint_to is not None, "the run's own recipe is as it was"
@@ -81,7 +82,16 @@ def test_the_place_of_the_runs_checkpoints_is_not_the_looks(looked, recipe_of, t
 
 def test_several_hosts_are_refused(looked, recipe_of, tmp_path) -> None:
     with pytest.raises(RecipeError, match="one host looks at a training"):
-        look(recipe_of("train.exec.nodes=2"), root=tmp_path / "runs", step=None, into="x", work="m:f", options={})
+        look(
+            recipe_of("train.exec.nodes=2"),
+            root=tmp_path / "runs",
+            step=None,
+            into="x",
+            last=1,
+            option="--steps",
+            work="m:f",
+            options={},
+        )
 
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "here", "MASTER_PORT": "29500"}
@@ -99,7 +109,7 @@ def test_a_launchers_processes_do_not_all_look(looked, recipe_of, tmp_path, monk
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(RecipeError, match="one command looks at a training") as raised:
-        look(recipe_of(), root=tmp_path / "runs", step=None, into="x", work="m:f", options={})
+        look(recipe_of(), root=tmp_path / "runs", step=None, into="x", last=1, option="--steps", work="m:f", options={})
     assert (raised.value.where, raised.value.seen) == (launcher, "process 1 of 2")
     assert raised.value.fix == "run it outside torchrun and srun"
     assert looked == ([], []) and not (tmp_path / "runs").exists()

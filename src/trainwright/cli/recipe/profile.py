@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
             root=root,
             step=args.step,
             into=f"profile-{first}-{last}",
+            last=last,
+            option="--steps",
             work=WORK,
             listeners=(progress,),
             options={"first": first, "last": last},

@@ -28,6 +28,9 @@ def configure(parser: CommandParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the stages up to training and print what came of them; or count one step, and print that."""
     if args.dry_run:
+        if args.break_at is not None:
+            fix = "leave out --dry-run, or it"
+            raise RecipeError("a dry run makes no update", where="--break-at", seen=str(args.break_at), fix=fix)
         return _dry_run(args)
     if args.on is not None:
         raise RecipeError(
@@ -67,6 +70,8 @@ def _break_off(args: argparse.Namespace) -> int:
             root=root,
             step=args.step,
             into=f"step-{args.break_at}",
+            last=args.break_at,
+            option="--break-at",
             work="trainwright.stages.train.observe.broken_off:break_run",
             listeners=(progress,),
             options={"step": args.break_at},

@@ -84,6 +84,26 @@ def test_another_cluster_is_for_a_dry_run(recipe, capsys):
     assert "add --dry-run" in capsys.readouterr().err
 
 
+def test_a_dry_run_keeps_no_step(recipe, capsys):
+    assert main(["train", recipe, "--dry-run", "--break-at", "3"]) == 2
+    assert "--break-at: a dry run makes no update (seen 3)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seen"),
+    [(("train", "--break-at", "999"), "--break-at"), (("profile", "--steps", "28-35"), "--steps")],
+)
+def test_a_step_beyond_the_run_is_refused_before_any_work(ran, recipe, tmp_path, capsys, arguments, seen):
+    command, *options = arguments
+    root = tmp_path / "kept"
+    assert main([command, recipe, "train.duration=30 steps", *options, "--workspace", str(root)]) == 2
+    said = capsys.readouterr().err
+    number = options[1].rpartition("-")[2]
+    assert f"{seen}: the run ends before this step (seen {number}, expected at most 30)" in said
+    assert not ran
+    assert not root.exists()
+
+
 def test_a_kept_step_says_what_it_computed_and_how_it_is_repeated(recipe, tmp_path, monkeypatch, capsys):
     asked = []
 

@@ -84,7 +84,8 @@ def trainer_at(context: Context, plan: Plan, world: World, *, step: int, last: i
     dataset = TokenDataset.open(prepared.path)
     settings = settings_of(context.recipe, plan, dataset)
     if last > settings.steps:
-        raise RecipeError("the run ends before this step", seen=str(last), expected=f"at most {settings.steps}")
+        most = f"at most {settings.steps}"
+        raise RecipeError("the run ends before this step", where="train.duration", seen=str(last), expected=most)
     with torch_settings(settings):
         trainer, _ = trainer_of(context, settings, dataset, world)
         trainer.clock.start()

@@ -131,7 +131,12 @@ def _device(kind: DeviceKind, index: int) -> torch.device:
 
 
 def _belong_to_parent() -> None:
-    """Leaves the terminal's signals to the process that started this one, and ends with it, however it ends."""
+    """Leaves the terminal's signals to the process that started this one, and ends with it, however it ends.
+
+    Until training listens a Ctrl-C ends this one without a word; one that waited since before ends it now.
+    """
     os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)

@@ -6,7 +6,6 @@ import json
 import logging
 import math
 import multiprocessing
-import os
 import re
 import signal
 import threading
@@ -17,7 +16,6 @@ from dataclasses import replace
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
 from typing import Any
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
@@ -33,12 +31,12 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.ranks.rank import RankTask, run_rank
 from trainwright.stages.train.ranks.restarts import with_restarts
+from trainwright.stages.train.ranks.signals import LEFT_TO_THE_AGENT, Asked, no_warnings_below
 from trainwright.stages.train.ranks.watch import Others, RankFault, Watch
 from trainwright.stages.train.stage import result_of
 from trainwright.stages.train.world import Work
 
 LOOPBACK = "127.0.0.1"
-_UNIX_SIGNALS = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGQUIT", "SIGUSR1") if hasattr(signal, name))
 
 
 def train_on_ranks(context: Context, plan: Plan) -> StageResult:
@@ -96,12 +94,18 @@ def launch(
     errors: list[TrainwrightError] = []
     with TemporaryDirectory(prefix="trainwright-ranks-") as folder:
         watch = _watch(Path(folder), task, ranks, events, others)
+        asked, failed = Asked(watch), None
         try:
-            with _same_signals(), _quiet_agent(), _listening(reports, events, errors), watch.watching():
+            quietly = no_warnings_below(), _quiet_agent()
+            with quietly[0], quietly[1], _listening(reports, events, errors), watch.watching(), asked.passed_on():
                 elastic_launch(configuration, run_rank)(replace(task, watch=watch.folder), reports)
         except (ChildFailedError, SignalException) as failure:
-            if watch.fault is None and not errors:
+            failed = failure
+            if watch.fault is None and not errors and asked.first is None:
                 raise (_died(failure, watch) if isinstance(failure, ChildFailedError) else failure) from failure
+    if failed is not None and not errors and asked.first is not None:
+        signal.raise_signal(asked.first)  # the ranks had nothing to save: it ends this process as if it had none
+        raise failed
     if watch.fault is not None:
         raise watch.fault
     if errors:
@@ -140,6 +144,7 @@ def _configuration(ranks: int) -> LaunchConfig:
         monitor_interval=0.1,
         start_method="spawn",
         logs_specs=DefaultLogsSpecs(),
+        signals_to_handle=LEFT_TO_THE_AGENT,
     )
 
 
@@ -166,8 +171,13 @@ def _listening(reports: SimpleQueue[Any], events: Events, errors: list[Trainwrig
 
 @contextmanager
 def _quiet_agent() -> Iterator[None]:
-    """Leaves the telling to us: torch's agent logs a page for each rank that ends, and a line for each that it ends."""
-    loggers = [logging.getLogger(name) for name in ("torch.distributed.elastic", "torch.multiprocessing.spawn")]
+    """Leaves the telling to us: torch's agent logs a page for each rank that ends, and a line for each that it ends.
+
+    Several of its loggers have levels of their own, so that those above them do not count.
+    """
+    names = ("torch.distributed.elastic", "torch.distributed.launcher", "torch.multiprocessing.spawn")
+    known = [name for name in logging.root.manager.loggerDict if name.startswith(tuple(f"{each}." for each in names))]
+    loggers = [logging.getLogger(name) for name in (*names, *known)]
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
@@ -176,28 +186,6 @@ def _quiet_agent() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)
-
-
-@contextmanager
-def _same_signals() -> Iterator[None]:
-    """Gives signals back to who had them: torch's agent takes them for good, and later stages wait for theirs."""
-    in_main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *_UNIX_SIGNALS)}
-    if in_main:
-        signal.signal(signal.SIGUSR1, _pass_on)
-    try:
-        yield
-    finally:
-        if in_main:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _pass_on(number: int, _frame: FrameType | None) -> None:
-    """Gives a scheduler's warning to the ranks, which save and end by themselves; torch's agent does not."""
-    for rank in multiprocessing.active_children():
-        if rank.pid is not None:
-            os.kill(rank.pid, number)
 
 
 def _died(failed: ChildFailedError, watch: Watch) -> RankFault:

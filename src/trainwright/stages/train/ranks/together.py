@@ -27,6 +27,7 @@ from trainwright.stages.train.ranks.hosts import Hosts, end_together
 from trainwright.stages.train.ranks.meeting import Meeting, meeting
 from trainwright.stages.train.ranks.rank import RankTask, train_as_rank
 from trainwright.stages.train.ranks.restarts import with_restarts
+from trainwright.stages.train.ranks.signals import LEFT_TO_THE_AGENT
 from trainwright.stages.train.ranks.start import launch, result_in, task_of
 from trainwright.stages.train.world import COMMANDS
 
@@ -133,6 +134,7 @@ def node_configuration(place: Place, task: RankTask, limit_s: float) -> LaunchCo
         monitor_interval=0.1,
         start_method="spawn",
         logs_specs=DefaultLogsSpecs(),
+        signals_to_handle=LEFT_TO_THE_AGENT,
     )
 
 

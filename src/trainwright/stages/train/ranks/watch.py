@@ -29,6 +29,8 @@ from trainwright.stages.train.ranks.lag import Lag
 GO_ON = "run the same command to go on from the last checkpoint"
 STEP_PHASES = frozenset(("data_wait", "preprocess", "host_to_device", "forward", "backward", "communicate", "update"))
 """Phases with a limit; an evaluation or a checkpoint takes what it takes."""
+AFTER_A_STEP = frozenset(("evaluate", "checkpoint"))
+"""Phases that belong to the updates made, not to the next one."""
 TIMES_THE_LONGEST = 3.0
 """A phase that takes as long as several of the longest so far is no hang yet."""
 STACKS_WITHIN_S = 3.0
@@ -169,7 +171,7 @@ class Watch:
             "rank {rank} on {host} ended {how}{place}; all ranks were ended",
             rank=rank,
             seen=reason,
-            fields={"host": socket.gethostname(), "how": how, "place": _place(state)},
+            fields={"host": socket.gethostname(), "how": how, "place": _place(state, "last heard in")},
         )
 
     def _explain(self, rank: int, states: Mapping[int, State]) -> RankFault:
@@ -222,13 +224,15 @@ class Watch:
         return self._dead_since_s is not None and time.monotonic() - self._dead_since_s > GRACE_S
 
 
-def _place(state: State | None) -> str:
-    """Returns where a rank stood, in words."""
+def _place(state: State | None, stood: str = "in") -> str:
+    """Returns where a rank stood, in words; what was heard of one that died may be a second older than its end."""
     if state is None or not state.phase:
         return ", before its first step"
     last = f", last collective {state.collective} (number {state.collectives})" if state.collective else ""
+    if state.phase in AFTER_A_STEP:
+        return f", {stood} {state.phase} after step {state.step}{last}"
     phase = "" if state.phase == "other" else f"{state.phase} of "
-    return f", in {phase}step {state.step + 1}{last}"
+    return f", {stood} {phase}step {state.step + 1}{last}"
 
 
 def _ask_for_stacks(pid: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import signal
 import socket
@@ -13,7 +14,8 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from trainwright.artifact.events import Events
 from trainwright.core.errors import DataError
 from trainwright.spec.event import Event
-from trainwright.stages.train.ranks.start import LOOPBACK, _configuration, _died, _listening, _same_signals
+from trainwright.stages.train.ranks.signals import LEFT_TO_THE_AGENT
+from trainwright.stages.train.ranks.start import LOOPBACK, _configuration, _died, _listening, _quiet_agent
 from trainwright.stages.train.ranks.watch import Watch
 
 
@@ -59,12 +61,13 @@ def test_ranks_of_one_host_meet_on_the_loopback_only() -> None:
     assert (configuration.nproc_per_node, configuration.max_nodes) == (4, 1)
     assert configuration.rdzv_endpoint == f"{LOOPBACK}:0"
     assert configuration.local_addr == LOOPBACK == "127.0.0.1"
+    assert configuration.signals_to_handle == LEFT_TO_THE_AGENT
 
 
-def test_signals_are_handled_as_before_once_the_ranks_have_ended() -> None:
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-    before = [signal.getsignal(number) for number in numbers]
-    with _same_signals():
-        for number in numbers:
-            signal.signal(number, signal.SIG_IGN)
-    assert [signal.getsignal(number) for number in numbers] == before
+@pytest.mark.parametrize("module", ["agent.server.api", "multiprocessing.api"])
+def test_torchs_agent_says_nothing_of_its_own(module: str) -> None:
+    logger = logging.getLogger(f"torch.distributed.elastic.{module}")
+    assert logger.isEnabledFor(logging.WARNING)
+    with _quiet_agent():
+        assert not logger.isEnabledFor(logging.ERROR)
+    assert logger.isEnabledFor(logging.WARNING)

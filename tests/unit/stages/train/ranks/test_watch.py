@@ -70,7 +70,15 @@ def test_a_rank_that_died_is_named_with_its_place(watch) -> None:
     assert "ended by SIGKILL, before its first step; all ranks were ended" in said
 
 
-@pytest.mark.parametrize(("phase", "place"), [("forward", ", in forward of step 6"), ("other", ", in step 6")])
+@pytest.mark.parametrize(
+    ("phase", "place"),
+    [
+        ("forward", ", last heard in forward of step 6"),
+        ("other", ", last heard in step 6"),
+        ("evaluate", ", last heard in evaluate after step 5"),
+        ("checkpoint", ", last heard in checkpoint after step 5"),
+    ],
+)
 def test_a_place_between_phases_is_that_of_its_step(watch, monkeypatch, phase, place) -> None:
     monkeypatch.setattr(Watch, "states", lambda self: {1: state(phase=phase)})
     assert f"ended by SIGKILL{place}; all ranks were ended" in str(watch.died(1, "by SIGKILL", None))
