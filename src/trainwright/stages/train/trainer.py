@@ -355,7 +355,7 @@ class Trainer:
             copy_bytes=self._copy_bytes,
             best=self.checkpoints.best(),
             overflows=self.progress.overflows,
-            weights=settings.result_weights,
+            weights="averaged" if self.optimizers.result_is_average else "trained",
             tokens_per_s=speed,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,

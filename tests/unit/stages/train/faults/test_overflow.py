@@ -133,3 +133,16 @@ def test_a_run_without_one_update_says_so(half, tmp_path) -> None:
             train(*half(scale_initial=1e30, duration="6 steps"), tmp_path / "out")
         assert caught.value.exit_code == 5
     assert not (tmp_path / "out" / "summary.json").exists()
+
+
+def test_an_average_begins_by_steps_of_the_run(half, tmp_path) -> None:
+    ema = {"start": "6 steps", "decay": 0.5}
+    train(*half(scale_initial=1e8, duration="8 steps", ema=ema), tmp_path / "out")
+    found = summary(tmp_path / "out")
+    assert 0 < found["overflows"] < 8
+    newest = max((tmp_path / "out" / "checkpoints").glob("step-*"))
+    states, weights = load_file(newest / "optimizer.safetensors"), load_file(newest / "model.safetensors")
+    assert found["weights"] == "averaged"
+    for name, tensor in load_file(tmp_path / "out" / "model.safetensors").items():
+        assert torch.equal(tensor, states[f"{name}.average"])
+        assert not torch.equal(tensor, weights[name])
