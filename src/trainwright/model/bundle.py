@@ -22,7 +22,7 @@ from trainwright.model.weights import load_weights
 from trainwright.spec.model import ModelSpec
 
 PIECES = "trainwright.runtime.stored_tensors:whole_weights"
-"""Reads a checkpoint that several processes wrote."""
+"""Reads a checkpoint of any number of processes, and compares what it reads with the digests of its index."""
 _CPU, _META = torch.device("cpu"), torch.device("meta")
 
 
@@ -48,7 +48,7 @@ def load_bundle(
     spec = read_shape(directory)
     read_on = _META if device == _META else _CPU
     if (directory / SHAPE_FILE).is_file():
-        pieces = is_checkpoint(directory) and not (directory / WEIGHTS).is_file()
+        pieces = is_checkpoint(directory)
         read = load(PIECES, kind="checkpoint") if pieces else load_weights
         weights: dict[str, Tensor] = read(directory if pieces else directory / WEIGHTS, device=read_on)
     else:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import fsspec
+from fsspec.archive import AbstractArchiveFileSystem
 
 from trainwright.artifact.checkpoint.index import INDEX, PREFIX, read_index, step_of
 from trainwright.artifact.store import sync_directory
@@ -23,19 +24,25 @@ KEY = "train.exec.checkpoint_to"
 
 
 def place_problem(place: str) -> TrainwrightError | None:
-    """Returns what is wrong with a place before anybody goes there: a protocol that is unknown or needs a package."""
+    """Returns what is wrong with a place before anybody goes there.
+
+    A protocol is unknown, needs a package, or is an archive's, out of which no old checkpoint can be deleted.
+    """
     if "://" not in place:
         return None
     for part in place.split("::"):
         protocol = part.partition("://")[0]
         try:
-            fsspec.get_filesystem_class(protocol)
+            system = fsspec.get_filesystem_class(protocol)
         except ValueError:
             expected = "one that fsspec knows, such as s3, gs, abfs or file"
             fix = did_you_mean(protocol, fsspec.available_protocols())
             return RecipeError("an unknown protocol", where=KEY, seen=repr(place), expected=expected, fix=fix)
         except ImportError as error:
             return MachineError("a package is missing for this place", where=KEY, seen=repr(place), fix=str(error))
+        if isinstance(system, type) and issubclass(system, AbstractArchiveFileSystem):
+            expected = "a folder, or a place that files are written to and deleted from"
+            return RecipeError("an archive takes no checkpoints", where=KEY, seen=repr(place), expected=expected)
     return None
 
 
@@ -43,7 +50,8 @@ class Elsewhere:
     """The checkpoints of one training at another place, in a folder of the training's own name.
 
     Raises:
-        RecipeError: no such protocol, or its package is not installed.
+        RecipeError: no such protocol, or its client does not open the place.
+        MachineError: the protocol's package is not installed.
     """
 
     def __init__(self, place: str, out: Path) -> None:
@@ -59,7 +67,7 @@ class Elsewhere:
             raise problem
         try:
             self._system, path = fsspec.core.url_to_fs(text)
-        except (ImportError, ValueError) as error:
+        except Exception as error:  # each client has errors of its own
             raise RecipeError("cannot open this place", where=KEY, seen=f"{place!r}, {in_one_line(error)}") from error
         self.place = place
         self._root = posixpath.join(path, out.name.removesuffix(".partial"))
@@ -121,7 +129,9 @@ class Elsewhere:
     def _asking(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, ImportError) as error:
+        except TrainwrightError:
+            raise
+        except Exception as error:  # each client has errors of its own, which are no OSErrors
             raise MachineError(
                 "cannot reach the place where checkpoints go",
                 where=KEY,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainwright.artifact.checkpoint.reader import CheckpointReader
+from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER
 
 DTYPES = {
     torch.float64: "F64",
@@ -40,20 +41,22 @@ def whole_weights(directory: Path, *, device: torch.device) -> dict[str, Tensor]
 
     Args:
         directory: the checkpoint.
-        device: where to put them; on ``meta`` the index alone is read.
+        device: where to put them; on ``meta`` the index alone is read, and the files' sizes are compared.
 
     Raises:
         DataError: it is incomplete or damaged; names the tensor.
     """
     reader = CheckpointReader(directory)
-    index = reader.index
-    if device.type == "meta":
+    index, shapes_alone = reader.index, device.type == "meta"
+    beside = {SHAPE_FILE, TOKENIZER} & index.files.keys()
+    files = {piece.file for tensor in index.model.values() for piece in tensor.pieces}
+    for problem in reader.damages(files | beside, deep=not shapes_alone):
+        raise problem
+    if shapes_alone:
         return {
             name: torch.empty(tensor.shape, dtype=_TORCH[tensor.dtype], device=device)
             for name, tensor in index.model.items()
         }
-    for problem in reader.damages({piece.file for tensor in index.model.values() for piece in tensor.pieces}):
-        raise problem
     return {
         name: tensor_of(reader.whole(name, tensor), tensor.dtype, tensor.shape).to(device)
         for name, tensor in index.model.items()

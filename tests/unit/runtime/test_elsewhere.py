@@ -48,3 +48,29 @@ def test_a_protocol_is_known_before_anybody_goes_there(monkeypatch) -> None:
     problem = place_problem("s3://bucket")
     assert isinstance(problem, MachineError)
     assert str(problem).endswith("Install s3fs to access S3")
+
+
+@pytest.mark.parametrize("place", ["zip:///tmp/nowhere.zip", "zip://::memory://x.zip", "tar://x.tar"])
+def test_an_archive_is_refused_before_anybody_goes_there(place, tmp_path) -> None:
+    problem = place_problem(place)
+    assert isinstance(problem, RecipeError)
+    assert "train.exec.checkpoint_to: an archive takes no checkpoints" in str(problem)
+    with pytest.raises(RecipeError, match="an archive takes no checkpoints"):
+        Elsewhere(place, tmp_path)
+
+
+class ClientError(Exception):
+    """What a client raises that knows nothing of OSError."""
+
+
+def test_whatever_a_client_raises_is_one_line(tmp_path, monkeypatch) -> None:
+    def refuse(*_, **__):
+        raise ClientError("no credentials")
+
+    elsewhere = Elsewhere("memory://x", tmp_path / "train-1")
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "makedirs", refuse)
+    with pytest.raises(MachineError, match="cannot reach the place where checkpoints go .*ClientError: no credentials"):
+        elsewhere.put(tmp_path, "step-00000001", [])
+    monkeypatch.setattr(fsspec.core, "url_to_fs", refuse)
+    with pytest.raises(RecipeError, match="cannot open this place .*no credentials"):
+        Elsewhere("memory://x", tmp_path / "train-1")

@@ -33,3 +33,10 @@ def test_weights_are_whole_and_have_no_optimizer(tmp_path) -> None:
     (path / "model-1.safetensors").unlink()
     with pytest.raises(DataError, match="missing"):
         whole_weights(path, device=CPU)
+
+
+def test_a_file_of_another_size_is_found_without_its_values(tmp_path) -> None:
+    path = write_checkpoint(tmp_path / "c", {"a": np.ones((3, 2), np.float32)})
+    (path / "model-0.safetensors").write_bytes(b"short")
+    with pytest.raises(DataError, match="its size changed"):
+        whole_weights(path, device=META)

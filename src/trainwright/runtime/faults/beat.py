@@ -10,6 +10,7 @@ import faulthandler
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,8 @@ from typing import Any
 
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
+
+from trainwright.core.errors import in_one_line
 
 KEPT_COLLECTIVES = "64"
 """Of torch's flight recorder: enough to compare ranks, few enough to be read every second."""
@@ -67,6 +70,7 @@ class Beat:
         self._first_step = 0
         self._position: Position = (0, "", None)
         self._progressed_s = time.monotonic()
+        self._refused = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="beat", daemon=True)
         self._thread.start()
@@ -80,13 +84,24 @@ class Beat:
         """Says that this rank has ended."""
         self._ended.set()
         self._thread.join()
-        self._write(done=True)
+        self._try(done=True)
 
     def _run(self) -> None:
         while True:
-            self._write(done=False)
+            self._try(done=False)
             if self._ended.wait(self._every_s):
                 return
+
+    def _try(self, *, done: bool) -> None:
+        """Writes the state; what the disk refuses is said once, and written the next time if the disk takes it."""
+        try:
+            self._write(done=done)
+        except OSError as error:
+            if not self._refused:
+                sys.stderr.write(f"cannot say how this rank is (seen {in_one_line(error)}): it is tried again\n")
+            self._refused = True
+        else:
+            self._refused = False
 
     def _write(self, *, done: bool) -> None:
         now = time.monotonic()

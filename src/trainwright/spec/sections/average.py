@@ -17,7 +17,7 @@ class EmaSection(Section):
     """An average of the weights over updates, and what it is used for."""
 
     decay: float = Field(0.999, gt=0, lt=1, description="share that the average keeps of itself, each time it moves")
-    every_steps: Positive = Field(1, description="updates between two moves of the average")
+    every_steps: Positive = Field(1, description="steps between two moves of the average")
     start: DurationText = Field("0 steps", description="length of the run before it; then it begins with the weights")
     early: Early = Field(
         "constant", description="decay of a young average: constant; unbiased: a true mean; ramp: (1 + n) / (10 + n)"

@@ -46,7 +46,9 @@ class ModelSection(Section):
     rope_theta: float = Field(10000.0, gt=0, description="base of the rotary frequencies")
     norm_epsilon: float = Field(1e-5, gt=0, description="epsilon of the normalisation layers")
     dropout: DropoutSection = Field(default_factory=DropoutSection, description="dropout in training")
-    init_from: str | None = Field(None, description="start from the weights of this Hugging Face directory")
+    init_from: str | None = Field(
+        None, description="start from the weights of this checkpoint, trained model or Hugging Face directory"
+    )
 
     @model_validator(mode="after")
     def _divides(self) -> Self:

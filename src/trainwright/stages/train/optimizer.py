@@ -126,6 +126,9 @@ class Optimizers:
                 group["lr"] = group["peak_lr"] * share
             optimizer.step()
 
+    def leave_out(self) -> None:
+        """Take in that a step of the run makes no update."""
+
     def zero_grad(self) -> None:
         """Drop every gradient."""
         for optimizer in self.members:
@@ -141,6 +144,11 @@ class Optimizers:
     def result(self) -> AbstractContextManager[None]:
         """Returns a context within which the network has the weights that are measured and kept; all enter together."""
         return nullcontext()
+
+    @property
+    def result_is_average(self) -> bool:
+        """Returns whether the weights of ``result`` are an average of those that are trained."""
+        return False
 
     def on_device(self) -> Iterator[Tensor]:
         """Yields the state tensors that take memory of the network's device."""

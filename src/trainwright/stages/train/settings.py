@@ -29,7 +29,7 @@ class Settings(Execution):
     recompute: Recompute = "none"
     recompute_budget: float = 0.0
     average_from: int = 0
-    """Updates before the average of the weights begins."""
+    """Steps of the run before the average of the weights begins."""
     result_weights: ResultWeights = "trained"
     offload: bool = False
     """The optimizer's state is in host memory, and the host updates."""

@@ -194,7 +194,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
 
 
 def _average_from(recipe: Recipe, facts: DatasetFacts, steps: int) -> int:
-    """Returns the updates before the average of the weights begins; 0 where there is none."""
+    """Returns the steps of the run before the average of the weights begins; 0 where there is none."""
     if recipe.train.ema is None:
         return 0
     start = steps_in(recipe, recipe.train.ema.start, facts)

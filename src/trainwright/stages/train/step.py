@@ -81,6 +81,8 @@ class TrainingStep:
             update = Update(loss_sum=loss_sum, targets=targets, grad_norm=self.clip())
             if self.gate is None or self.gate.passes(update):
                 self.optimizers.step(share)
+            else:
+                self.optimizers.leave_out()
             self.optimizers.zero_grad()
         return update
 

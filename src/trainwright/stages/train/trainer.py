@@ -45,6 +45,7 @@ GATE = "trainwright.runtime.faults.gate:gate_of"
 SCALED = "trainwright.runtime.faults.loss_scale:scaled"
 PASSING_OVER = "trainwright.stages.train.faults.passing_over:PassingOver"
 ANSWER = "trainwright.stages.train.faults.policy:answer"
+NONE_MADE = "trainwright.stages.train.faults.policy:none_made"
 BUDGET = "trainwright.runtime.timing.recompilation:recompilation_limited"
 AVERAGED = "trainwright.stages.train.weights.average:averaged"
 
@@ -137,7 +138,7 @@ class Trainer:
             launched_s: when the command began to train, by that clock; its time limit counts from there.
 
         Raises:
-            TrainingError: a number cannot be right, and the recipe says that training stops.
+            TrainingError: a number cannot be right, and the recipe says that training stops; or no update was made.
             Interrupted: a signal asked to stop; the last step is in a checkpoint.
         """
         settings, self._began_s = self.settings, began_s
@@ -169,6 +170,8 @@ class Trainer:
                 validation = self._loop(metrics, stop, events, collect, limit)
         if board is not None:
             board.close()
+        if not self.progress.recent:
+            raise load(NONE_MADE, kind="fault")(self)
         memory = self._memory(logits_bytes, activation_bytes)
         for name, size_bytes in memory.as_dict().items():
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
@@ -352,7 +355,7 @@ class Trainer:
             copy_bytes=self._copy_bytes,
             best=self.checkpoints.best(),
             overflows=self.progress.overflows,
-            weights=settings.result_weights,
+            weights="averaged" if self.optimizers.result_is_average else "trained",
             tokens_per_s=speed,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,

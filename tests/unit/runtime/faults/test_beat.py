@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import torch
@@ -75,3 +77,22 @@ def test_the_innermost_call_and_ours() -> None:
 
 def test_ranks_speak_often_enough_to_be_missed() -> None:
     assert all(interval_s(limit_s) < limit_s / 4 for limit_s in (0.5, 3.0, 45.0, 600.0))
+
+
+def test_a_word_that_the_disk_refuses_is_said_again(tmp_path, monkeypatch, capsys) -> None:
+    write, refusing, asked = Path.write_text, [True], []
+
+    def refuse(path: Path, text: str) -> int:
+        asked.append(path)
+        if refusing[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with beating(tmp_path, 0, hang_after_s=1.0):
+        wait_for(lambda: len(asked) >= 3)
+        assert heard(tmp_path, 0) is None
+        refusing[0] = False
+        wait_for(lambda: heard(tmp_path, 0) is not None)
+    assert heard(tmp_path, 0).done
+    assert capsys.readouterr().err.count("No space left on device") == 1

@@ -142,3 +142,20 @@ def test_a_step_whose_loss_is_lost_is_told_to_lower_its_own_rates(make_recipe, t
     wild = make_recipe(optimizer={"lr": 1e30}, duration="30 steps", clip_norm=None, exec_checkpoint_every=1e-9)
     with pytest.raises(TrainingError, match=r"became .*; lower the rates in this step's own keys: train"):
         trained(wild, "tuned", trained(make_recipe(), "base"))
+
+
+@pytest.mark.parametrize("damaged", ["model.safetensors", "tokenizer.json"])
+def test_a_flipped_bit_of_a_checkpoint_is_never_trained_on(make_recipe, inputs_for, train, tmp_path, damaged) -> None:
+    recipe = make_recipe(duration="2 steps")
+    train(recipe, inputs_for(recipe), tmp_path / "first")
+    (checkpoint,) = (tmp_path / "first" / "checkpoints").iterdir()
+    begins = recipe.model_copy(update={"model": recipe.model.model_copy(update={"init_from": str(checkpoint)})})
+    train(begins, inputs_for(recipe), tmp_path / "whole")
+    data = bytearray((checkpoint / damaged).read_bytes())
+    data[-5] ^= 1
+    (checkpoint / damaged).write_bytes(data)
+    named = "damaged tensor norm.weight" if damaged == "model.safetensors" else "damaged file"
+    with pytest.raises(DataError, match=f"{checkpoint / damaged}: {named}: its sha256 does not match") as caught:
+        train(begins, inputs_for(recipe), tmp_path / "second")
+    assert caught.value.exit_code == 4
+    assert not (tmp_path / "second" / "summary.json").exists()

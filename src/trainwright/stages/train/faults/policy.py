@@ -65,6 +65,25 @@ def answer(trainer: Trainer, fault: Fault, metrics: TrainingMetrics, events: Eve
     return True
 
 
+def none_made(trainer: Trainer) -> TrainingError:
+    """Returns the error of a training whose updates were all left out: its weights are those that it began with."""
+    scale, progress = trainer.step.scale, trainer.progress
+    fix = _advice(trainer)
+    seen = f"{progress.faults} faults and {progress.overflows} overflows"
+    if scale is not None and progress.overflows:
+        now = float(scale.factor)
+        seen += f", a loss scale of {now:g} in the end"
+        fix = f"set train.loss_scale.initial to {min(now, 2.0**16):g} or less, or train longer: each overflow halves it"
+    return TrainingError(
+        "none of the run's {steps} updates was made: nothing was learnt",
+        where="train",
+        seen=seen,
+        expected="one at least",
+        fix=fix,
+        steps=progress.step,
+    )
+
+
 def _of_scale(trainer: Trainer, fault: Fault) -> str:
     """Returns that no smaller scale of the loss is left, where a gradient left the range of fp16 at the least one."""
     if trainer.step.scale is None or fault.kind != "not_finite" or not math.isfinite(fault.loss):

@@ -21,7 +21,8 @@ from typing import Any, Literal, Protocol
 import psutil
 
 from trainwright.artifact.events import Events
-from trainwright.core.errors import TrainingError
+from trainwright.artifact.store import writing
+from trainwright.core.errors import MachineError, TrainingError
 from trainwright.core.units import format_seconds
 from trainwright.runtime.faults.beat import State, heard, innermost, interval_s, stack_of
 from trainwright.stages.train.ranks.lag import Lag
@@ -34,6 +35,8 @@ AFTER_A_STEP = frozenset(("evaluate", "checkpoint"))
 TIMES_THE_LONGEST = 3.0
 """A phase that takes as long as several of the longest so far is no hang yet."""
 STACKS_WITHIN_S = 3.0
+PROBE_BYTES = 65536
+"""More than any rank says of itself."""
 GRACE_S = 5.0
 """How long ranks may live on without one that died: most end by themselves when its connections close."""
 
@@ -75,7 +78,7 @@ class Watch:
         slow_factor: how many times the others' time makes a straggler.
         events: where stragglers are told.
         others: hosts whose ranks train with these; None: there are none.
-        fault: of the rank that was found to hang.
+        fault: of the rank that was found to hang, or of the disk where ranks cannot say how they are.
         first_dead: the rank that was first seen to be gone without a word.
         ended_for_others: ranks were ended because some of another host had.
     """
@@ -87,7 +90,7 @@ class Watch:
     slow_factor: float
     events: Events
     others: Others | None = None
-    fault: RankFault | None = None
+    fault: RankFault | MachineError | None = None
     first_dead: int | None = None
     ended_for_others: bool = False
     _longest_s: float = 0.0
@@ -117,7 +120,7 @@ class Watch:
             hanging = self.hanging(states, now_s) if all_live else []
             whose = self._whose(hanging, states, now_s)
             if whose == "ours":
-                self.fault = self._explain(hanging[0], states)
+                self.fault = self._refused() or self._explain(hanging[0], states)
                 _end(states)
             elif whose == "others" or self._outlived(states):
                 self.ended_for_others = self.ended_for_others or whose == "others"
@@ -173,6 +176,15 @@ class Watch:
             seen=reason,
             fields={"host": socket.gethostname(), "how": how, "place": _place(state, "last heard in")},
         )
+
+    def _refused(self) -> MachineError | None:
+        """Returns why ranks cannot say how they are: the disk takes nothing where they do; None where it does."""
+        try:
+            with writing(self.folder, field="TMPDIR"):
+                (self.folder / "probe").write_bytes(bytes(PROBE_BYTES))
+        except MachineError as error:
+            return error
+        return None
 
     def _explain(self, rank: int, states: Mapping[int, State]) -> RankFault:
         state = states[rank]

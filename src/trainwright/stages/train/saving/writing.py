@@ -55,7 +55,7 @@ class Writing:
     def __init__(self, work: Callable[[], Path]) -> None:
         self._work = work
         self._begun_s = time.monotonic()
-        self._outcome: Path | Exception | None = None
+        self._outcome: Path | BaseException | None = None
         self.seconds = 0.0
         # As a daemon it ends with the process: a second Ctrl-C waits for no disk.
         self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
@@ -66,6 +66,7 @@ class Writing:
 
         Raises:
             MachineError: it could not be written.
+            BaseException: what else ended the thread.
         """
         self.join()
         if not isinstance(self._outcome, Path):
@@ -79,7 +80,7 @@ class Writing:
     def _run(self) -> None:
         try:
             self._outcome = self._work()
-        except (TrainwrightError, OSError, RuntimeError, ValueError) as error:
+        except BaseException as error:  # noqa: BLE001  # whoever waits raises it
             self._outcome = error
         self.seconds = time.monotonic() - self._begun_s
 
@@ -124,7 +125,10 @@ class Save:
         return self.final
 
     def _all(self, work: Callable[[], Any]) -> list[Any]:
-        """Returns what came of the work on each rank, or raises what one of them raised."""
+        """Returns what came of the work on each rank, or raises what one of them raised.
+
+        The others are told of every failure, for they wait for this rank's word; a defect is raised as it is here.
+        """
         try:
             with writing(self.partial):
                 told = work()
@@ -132,6 +136,10 @@ class Save:
             told = error
         except OSError as error:
             told = MachineError("cannot write the checkpoint", where=self.partial, seen=in_one_line(error))
+        except BaseException as error:
+            failed = "rank {rank} failed while it wrote the checkpoint"
+            self.exchange(MachineError(failed, where=self.partial, seen=in_one_line(error), rank=self.rank))
+            raise
         results = self.exchange(told)
         for each in results:
             if isinstance(each, TrainwrightError):

@@ -1,7 +1,9 @@
 """An exponential moving average of the weights, part for part where they lie, and part of the optimizer's state.
 
-After every ``every_steps``-th update that was made the average moves towards the weights: ``average += (1 - decay) *
-(weights - average)``. Each process averages what it has of the parameters, so that no layout sends anything for it.
+After every ``every_steps``-th step of the run the average moves towards the weights: ``average += (1 - decay) *
+(weights - average)``. A step whose update was refused counts like any other, on every device: there the average moves
+towards weights that did not change. Each process averages what it has of the parameters, so that no layout sends
+anything for it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from trainwright.spec.sections.average import EmaSection
 from trainwright.stages.train.optimizer import Optimizers, moved
 
 UPDATES = "average_updates"
-"""State of every parameter beside its average: the updates made so far, which is one number for all."""
+"""State of every parameter beside its average: the steps of the run so far, which is one number for all."""
 SHARDED = "trainwright.model.parallel.parallelize:sharded_modules"
 LOCAL = "trainwright.runtime.norms:local"
 
@@ -29,7 +31,7 @@ def _all(tensor: Tensor) -> Tensor:
 
 
 def averaged(network: Network, optimizers: Optimizers, section: EmaSection, start: int) -> Optimizers:
-    """Returns optimizers after whose updates the average moves; ``start`` updates are made before it begins."""
+    """Returns optimizers after whose steps the average moves; the run has ``start`` steps before it begins."""
     return AveragedOptimizers(network, optimizers, section, start)
 
 
@@ -48,11 +50,7 @@ def moved_share(section: EmaSection, moves: int) -> float:
 
 
 class AveragedOptimizers(Optimizers):
-    """Other optimizers, and the average beside them.
-
-    An accelerator's kernel may leave out an update that a gate refused: there the average moves towards weights that
-    did not change.
-    """
+    """Other optimizers, and the average beside them."""
 
     def __init__(self, network: Network, inner: Optimizers, section: EmaSection, start: int) -> None:
         """Begin with the network's weights.
@@ -61,7 +59,7 @@ class AveragedOptimizers(Optimizers):
             network: this process's part of it.
             inner: over its parameters.
             section: of the recipe.
-            start: updates before the average begins.
+            start: steps of the run before the average begins.
         """
         self._inner, self._section, self._start = inner, section, start
         self.members = inner.members
@@ -69,7 +67,7 @@ class AveragedOptimizers(Optimizers):
         self._weights = dict(network.named_parameters())
         exact = {name: torch.promote_types(weight.dtype, torch.float32) for name, weight in self._weights.items()}
         self._averages = {name: weight.detach().to(exact[name], copy=True) for name, weight in self._weights.items()}
-        self._updates = 0
+        self._steps = 0
         self._local: Callable[[Tensor], Tensor] = _all
         if any(hasattr(weight, "device_mesh") for weight in self._weights.values()):
             self._local = load(LOCAL, kind="layout")
@@ -77,8 +75,16 @@ class AveragedOptimizers(Optimizers):
     def step(self, share: float) -> None:
         """Update every parameter, then move the average where it is its turn."""
         self._inner.step(share)
-        self._updates += 1
-        since = self._updates - self._start
+        self._count()
+
+    def leave_out(self) -> None:
+        """Move the average where it is its turn, and update nothing."""
+        self._inner.leave_out()
+        self._count()
+
+    def _count(self) -> None:
+        self._steps += 1
+        since = self._steps - self._start
         if since == 0:
             self._move(1.0)
         elif since > 0 and since % self._section.every_steps == 0:
@@ -100,7 +106,7 @@ class AveragedOptimizers(Optimizers):
         yield from self._inner.tensors()
         for name, average in self._averages.items():
             yield f"{name}.{AVERAGE}", average if self._begun else self._weights[name].detach()
-            yield f"{name}.{UPDATES}", torch.tensor(self._updates)
+            yield f"{name}.{UPDATES}", torch.tensor(self._steps)
 
     def on_device(self) -> Iterator[Tensor]:
         """Yields the state tensors that take memory of the network's device."""
@@ -115,15 +121,20 @@ class AveragedOptimizers(Optimizers):
             for name, average in self._averages.items():
                 found = part(self._weights[name], tensors[f"{name}.{AVERAGE}"])
                 self._local(average).copy_(self._local(found))
-                self._updates = int(tensors[f"{name}.{UPDATES}"])
+                self._steps = int(tensors[f"{name}.{UPDATES}"])
 
     def result(self) -> AbstractContextManager[None]:
         """Returns a context within which the network has the averaged weights, if they are used."""
-        return self._averaged() if self._begun and self._section.use else nullcontext()
+        return self._averaged() if self.result_is_average else nullcontext()
+
+    @property
+    def result_is_average(self) -> bool:
+        """Returns whether the weights of ``result`` are averaged: they are used, and the average has begun."""
+        return self._begun and self._section.use
 
     @property
     def _begun(self) -> bool:
-        return self._updates >= self._start
+        return self._steps >= self._start
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:

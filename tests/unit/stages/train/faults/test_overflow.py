@@ -125,3 +125,24 @@ def test_an_overflow_at_the_least_factor_is_a_fault(half, tmp_path) -> None:
     assert "by step 3" in said
     assert "the loss scale is at its least (2.74878e+11)" in said
     assert "first the gradient of" in said
+
+
+def test_a_run_without_one_update_says_so(half, tmp_path) -> None:
+    for _ in range(2):  # the same command finds the end of the run, and says it again
+        with pytest.raises(TrainingError, match=r"none of the run's 6 updates was made.*6 overflows.*65536") as caught:
+            train(*half(scale_initial=1e30, duration="6 steps"), tmp_path / "out")
+        assert caught.value.exit_code == 5
+    assert not (tmp_path / "out" / "summary.json").exists()
+
+
+def test_an_average_begins_by_steps_of_the_run(half, tmp_path) -> None:
+    ema = {"start": "6 steps", "decay": 0.5}
+    train(*half(scale_initial=1e8, duration="8 steps", ema=ema), tmp_path / "out")
+    found = summary(tmp_path / "out")
+    assert 0 < found["overflows"] < 8
+    newest = max((tmp_path / "out" / "checkpoints").glob("step-*"))
+    states, weights = load_file(newest / "optimizer.safetensors"), load_file(newest / "model.safetensors")
+    assert found["weights"] == "averaged"
+    for name, tensor in load_file(tmp_path / "out" / "model.safetensors").items():
+        assert torch.equal(tensor, states[f"{name}.average"])
+        assert not torch.equal(tensor, weights[name])

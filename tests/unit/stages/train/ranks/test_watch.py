@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import time
+from pathlib import Path
+
 import pytest
 
 from trainwright.artifact.events import Events
+from trainwright.core.errors import MachineError
 from trainwright.runtime.faults.beat import State
 from trainwright.stages.train.ranks.watch import Watch
 
@@ -82,3 +88,21 @@ def test_a_rank_that_died_is_named_with_its_place(watch) -> None:
 def test_a_place_between_phases_is_that_of_its_step(watch, monkeypatch, phase, place) -> None:
     monkeypatch.setattr(Watch, "states", lambda self: {1: state(phase=phase)})
     assert f"ended by SIGKILL{place}; all ranks were ended" in str(watch.died(1, "by SIGKILL", None))
+
+
+def test_a_full_disk_is_named_and_no_rank(watch, monkeypatch) -> None:
+    def refuse(*_) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    monkeypatch.setattr(watch, "states", lambda: {0: state(alive=1e9), 1: state(alive=1e9)})
+    monkeypatch.setattr("trainwright.stages.train.ranks.watch._runs", lambda pid: True)
+    ended: list[int] = []
+    monkeypatch.setattr("trainwright.stages.train.ranks.watch._end", ended.extend)
+    with watch.watching():
+        deadline_s = time.monotonic() + 20
+        while not ended and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+    assert isinstance(watch.fault, MachineError) and watch.fault.exit_code == 3
+    assert str(watch.folder) in str(watch.fault) and "the disk is full" in str(watch.fault)
+    assert ended == [0, 1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from trainwright.artifact.checkpoint.index import Index
@@ -60,9 +58,24 @@ def test_what_the_system_refuses_is_told_to_the_others(tmp_path) -> None:
     assert isinstance(told[-1], MachineError)
 
 
-def test_a_thread_that_dies_is_not_waited_for_in_vain(monkeypatch) -> None:
-    monkeypatch.setattr(threading, "excepthook", lambda *_: None)
-    with pytest.raises(RuntimeError, match="thread that writes checkpoints died"):
+def test_the_others_are_told_of_a_defect_which_stays_one_here(tmp_path) -> None:
+    told: list[object] = []
+
+    def exchange(value: object) -> list[object]:
+        told.append(value)
+        return [value]
+
+    def small(folder) -> None:
+        raise LookupError("a defect")
+
+    with pytest.raises(LookupError, match="a defect"):
+        save(tmp_path, exchange=exchange, small=small).run()
+    assert isinstance(told[-1], MachineError)
+    assert "rank 0 failed while it wrote the checkpoint (seen LookupError: a defect" in str(told[-1])
+
+
+def test_whoever_waits_gets_what_ended_the_thread() -> None:
+    with pytest.raises(KeyError, match="nothing"):
         Writing(lambda: {}["nothing"]).wait()
 
 

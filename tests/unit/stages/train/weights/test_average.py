@@ -177,3 +177,20 @@ def test_an_average_that_never_begins_is_refused(make_recipe, inputs_for, train,
     recipe = make_recipe(ema={"start": "8 steps"})
     with pytest.raises(RecipeError, match=r"train\.ema\.start: .*ends before.*8 steps.*fewer than the run's 8"):
         train(recipe, inputs_for(recipe), tmp_path / "run")
+
+
+def test_a_step_whose_update_is_left_out_counts():
+    network = network_of()
+    optimizers = averaged(network, Optimizers(network, AdamWAloneSection(lr=1e-2)), EmaSection(decay=0.5), 2)
+    first = network.norm.weight.detach().clone()
+    optimizers.leave_out()
+    assert not optimizers.result_is_average
+    optimizers.leave_out()
+    assert optimizers.result_is_average
+    for parameter in network.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizers.step(1.0)
+    average = dict(optimizers.tensors())["norm.weight.average"]
+    torch.testing.assert_close(average, (first + network.norm.weight.detach()) / 2)
+    unused = averaged(network, Optimizers(network, AdamWAloneSection()), EmaSection(use=False), 0)
+    assert not unused.result_is_average
