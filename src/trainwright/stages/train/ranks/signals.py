@@ -21,16 +21,10 @@ from trainwright.stages.train.stop import SIGNALS
 LEFT_TO_THE_AGENT = "SIGQUIT"
 """Else torch's agent takes over SIGINT, SIGTERM and SIGHUP, ends ranks in the middle of a step after 30 seconds, and
 raises an error wherever it stands."""
-QUIET = "ERROR"
-"""What the ranks' libraries below Python tell from: warnings of theirs are no user's to mend."""
 
 
 class Asked:
-    """Passes signals on to the ranks of a watch, and remembers the first one.
-
-    Attributes:
-        first: that asked to stop, while there were ranks.
-    """
+    """Passes signals on to the ranks of a watch, and remembers the first one that came while there were some."""
 
     def __init__(self, watch: Watch) -> None:
         self.first: signal.Signals | None = None
@@ -89,11 +83,10 @@ def _ranks() -> list[int]:
 def no_warnings_below() -> Iterator[None]:
     """Leaves out what libraries below Python warn of in processes that are started within, unless a user asked."""
     name = "TORCH_CPP_LOG_LEVEL"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = QUIET
+    asked = name in os.environ
+    os.environ.setdefault(name, "ERROR")
     try:
         yield
     finally:
-        del os.environ[name]
+        if not asked:
+            del os.environ[name]
