@@ -77,7 +77,8 @@ def test_other_numbers_of_ranks_and_layouts_go_on_to_the_same_losses(make_projec
             until(project, process, f'"step": {3 * number}')
             process.send_signal(signal.SIGUSR1)
         _, said = process.communicate(timeout=200)
-        assert process.returncode == (0 if last else 138), said
+        stopped = (138, -signal.SIGUSR1)  # of a handler, or of the signal itself: a shell calls both 138
+        assert process.returncode in ((0,) if last else stopped), said
         assert last or "stopped by SIGUSR1 after step" in said
     ours, truth = losses(project), losses(alone)
     assert ours.keys() == truth.keys()

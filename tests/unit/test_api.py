@@ -111,7 +111,7 @@ OPTIONS = [
     ({"tokens": 1.5}, "^tokens: not a whole number .seen 1.5"),
     ({"batch_tokens": -4}, "^batch_tokens: must be at least 1 .seen -4"),
     ({"rank": "many"}, "^rank: cannot read a quantity"),
-    ({"price": "much"}, "^price: cannot read a quantity .seen 'much'"),
+    ({"price": "much"}, "^price: no price .seen 'much'"),
     ({"expert_imbalance": "nan"}, "^expert_imbalance: must be a number .seen 'nan'"),
     ({"fused_loss": 1}, "^fused_loss: must be True or False .seen 1"),
     ({"stack": 5}, "^stack: must be text .seen 5"),

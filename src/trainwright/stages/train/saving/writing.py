@@ -137,8 +137,14 @@ class Save:
         except OSError as error:
             told = MachineError("cannot write the checkpoint", where=self.partial, seen=in_one_line(error))
         except BaseException as error:
-            failed = "rank {rank} failed while it wrote the checkpoint"
-            self.exchange(MachineError(failed, where=self.partial, seen=in_one_line(error), rank=self.rank))
+            self.exchange(
+                MachineError(
+                    "rank {rank} failed while it wrote the checkpoint",
+                    where=self.partial,
+                    seen=in_one_line(error),
+                    rank=self.rank,
+                )
+            )
             raise
         results = self.exchange(told)
         for each in results:
