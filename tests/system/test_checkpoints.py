@@ -79,7 +79,8 @@ def test_other_numbers_of_ranks_and_layouts_go_on_to_the_same_losses(make_projec
         _, said = process.communicate(timeout=200)
         stopped = (138, -signal.SIGUSR1)  # of a handler, or of the signal itself: a shell calls both 138
         assert process.returncode in ((0,) if last else stopped), said
-        assert last or "stopped by SIGUSR1 after step" in said
+        ended_already = process.returncode < 0  # all ranks were done: nobody was left to stop after a step
+        assert last or ended_already or "stopped by SIGUSR1 after step" in said
     ours, truth = losses(project), losses(alone)
     assert ours.keys() == truth.keys()
     assert list(ours.values()) == pytest.approx(list(truth.values()), rel=2e-3)
