@@ -38,6 +38,6 @@ def run_together(
     line = unheeded(place, how) if place.leads else None
     if line is not None:
         Events(None, run=recipe.name, listeners=listeners).message(line)
-    together = load("trainwright.stages.train.ranks.together:together", kind="layout")
+    together = load("trainwright.stages.train.ranks.several.together:together", kind="layout")
     with together(place, recipe):
         return runner.run(recipe, root=root, upto=upto, listeners=listeners) if place.leads else {}

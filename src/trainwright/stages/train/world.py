@@ -109,4 +109,4 @@ Work = Callable[[Context, Plan, World], Any]
 """What one process does of a training: all of it, or a part that is looked at."""
 ALONE = World()
 COMMANDS: ContextVar[int] = ContextVar("commands", default=1)
-"""How many commands train together; ``ranks.together`` sets it."""
+"""How many commands train together; ``ranks.several.together`` sets it."""

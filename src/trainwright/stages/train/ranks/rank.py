@@ -8,11 +8,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.queues import SimpleQueue
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.distributed.distributed_c10d import PrefixStore
@@ -29,6 +28,7 @@ from trainwright.runtime.mesh import Found, joined
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
+from trainwright.stages.train.ranks.reports import Reporter
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.stage import train
 from trainwright.stages.train.world import Follow, Work
@@ -58,17 +58,18 @@ class RankTask:
 
 
 @record
-def run_rank(task: RankTask, reports: SimpleQueue[Any]) -> None:
-    """Trains as one rank of the group that the environment names; the first rank's events go to ``reports``.
+def run_rank(task: RankTask, pipes: Sequence[Connection]) -> None:
+    """Trains as one rank of the group that the environment names; the first rank's events go to its pipe.
 
     An error that a user can mend goes there too, and the process ends with its exit code.
     """
     _belong_to_parent()
-    rank = int(os.environ["RANK"])
+    rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    reports = Reporter(pipes, local_rank)
     events = Events(None, run=task.recipe.name, listeners=(reports.put,) if rank == 0 else (), rank=rank)
     try:
         with beating(task.watch, rank, task.recipe.train.exec.hang_after) as beat:
-            local_rank, follow = int(os.environ["LOCAL_RANK"]), None if beat is None else beat.follow
+            follow = None if beat is None else beat.follow
             train_as_rank(task, events, local_rank=local_rank, found=_found(task.group), follow=follow)
     except Interrupted as error:
         reports.put(error)  # all ranks agreed to stop: each ends by itself

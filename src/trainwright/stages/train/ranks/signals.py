@@ -77,16 +77,3 @@ def _ranks() -> list[int]:
             if "spawn_main" in " ".join(process.cmdline()):
                 found.append(process.pid)
     return found
-
-
-@contextmanager
-def no_warnings_below() -> Iterator[None]:
-    """Leaves out what libraries below Python warn of in processes that are started within, unless a user asked."""
-    name = "TORCH_CPP_LOG_LEVEL"
-    asked = name in os.environ
-    os.environ.setdefault(name, "ERROR")
-    try:
-        yield
-    finally:
-        if not asked:
-            del os.environ[name]

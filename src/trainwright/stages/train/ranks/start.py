@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
-import multiprocessing
 import re
 import signal
-import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -26,12 +19,13 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.core.errors import TrainwrightError
 from trainwright.core.records import from_json
-from trainwright.spec.event import Event
 from trainwright.spec.plan import Plan
 from trainwright.spec.summary import TrainSummary
+from trainwright.stages.train.ranks.quiet import OF_THE_AGENT, no_warnings_below, quiet_loggers
 from trainwright.stages.train.ranks.rank import RankTask, run_rank
+from trainwright.stages.train.ranks.reports import listening
 from trainwright.stages.train.ranks.restarts import with_restarts
-from trainwright.stages.train.ranks.signals import LEFT_TO_THE_AGENT, Asked, no_warnings_below
+from trainwright.stages.train.ranks.signals import LEFT_TO_THE_AGENT, Asked
 from trainwright.stages.train.ranks.watch import Others, RankFault, Watch
 from trainwright.stages.train.stage import result_of
 from trainwright.stages.train.world import Work
@@ -90,14 +84,14 @@ def launch(
     """
     here = configuration.nproc_per_node
     ranks = range(node * here, (node + 1) * here)
-    reports: SimpleQueue[Any] = multiprocessing.get_context("spawn").SimpleQueue()
     errors: list[TrainwrightError] = []
     with TemporaryDirectory(prefix="trainwright-ranks-") as folder:
         watch = _watch(Path(folder), task, ranks, events, others)
         asked, failed = Asked(watch), None
         try:
-            quietly = no_warnings_below(), _quiet_agent()
-            with quietly[0], quietly[1], _listening(reports, events, errors), watch.watching(), asked.passed_on():
+            quietly = no_warnings_below(), quiet_loggers(*OF_THE_AGENT)
+            told = listening(here, events, errors)
+            with quietly[0], quietly[1], told as reports, watch.watching(), asked.passed_on():
                 elastic_launch(configuration, run_rank)(replace(task, watch=watch.folder), reports)
         except (ChildFailedError, SignalException) as failure:
             failed = failure
@@ -146,46 +140,6 @@ def _configuration(ranks: int) -> LaunchConfig:
         logs_specs=DefaultLogsSpecs(),
         signals_to_handle=LEFT_TO_THE_AGENT,
     )
-
-
-@contextmanager
-def _listening(reports: SimpleQueue[Any], events: Events, errors: list[TrainwrightError]) -> Iterator[None]:
-    """Passes the first rank's events on and collects errors, for as long as the ranks run."""
-
-    def listen() -> None:
-        while (report := reports.get()) is not None:
-            if isinstance(report, Event):
-                for listener in events.listeners:
-                    listener(report)
-            else:
-                errors.append(report)
-
-    thread = threading.Thread(target=listen, name="ranks", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        reports.put(None)
-        thread.join()
-
-
-@contextmanager
-def _quiet_agent() -> Iterator[None]:
-    """Leaves the telling to us: torch's agent logs a page for each rank that ends, and a line for each that it ends.
-
-    Several of its loggers have levels of their own, so that those above them do not count.
-    """
-    names = ("torch.distributed.elastic", "torch.distributed.launcher", "torch.multiprocessing.spawn")
-    known = [name for name in logging.root.manager.loggerDict if name.startswith(tuple(f"{each}." for each in names))]
-    loggers = [logging.getLogger(name) for name in (*names, *known)]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
 
 
 def _died(failed: ChildFailedError, watch: Watch) -> RankFault:

@@ -15,7 +15,7 @@ import pytest
 
 from trainwright.artifact.events import Events
 from trainwright.runtime.faults.beat import State, path_of
-from trainwright.stages.train.ranks.signals import Asked, no_warnings_below
+from trainwright.stages.train.ranks.signals import Asked
 from trainwright.stages.train.ranks.watch import Watch
 
 LISTENS = """
@@ -103,13 +103,3 @@ def test_what_nohup_ignores_stays_ignored(asked) -> None:
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-@pytest.mark.parametrize("own", [None, "INFO"])
-def test_warnings_below_python_are_left_out_unless_a_user_asked(monkeypatch, own) -> None:
-    monkeypatch.delenv("TORCH_CPP_LOG_LEVEL", raising=False)
-    if own is not None:
-        monkeypatch.setenv("TORCH_CPP_LOG_LEVEL", own)
-    with no_warnings_below():
-        assert os.environ["TORCH_CPP_LOG_LEVEL"] == (own or "ERROR")
-    assert os.environ.get("TORCH_CPP_LOG_LEVEL") == own

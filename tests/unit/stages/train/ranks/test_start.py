@@ -1,10 +1,8 @@
-"""Starting ranks: what they report reaches the starter; whole runs are in ``tests/system/test_ranks.py``."""
+"""Starting ranks, and who of them is named as the first to end; whole runs are in ``tests/system/test_ranks.py``."""
 
 from __future__ import annotations
 
 import json
-import logging
-import multiprocessing
 import signal
 import socket
 
@@ -12,29 +10,14 @@ import pytest
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from trainwright.artifact.events import Events
-from trainwright.core.errors import DataError
-from trainwright.spec.event import Event
 from trainwright.stages.train.ranks.signals import LEFT_TO_THE_AGENT
-from trainwright.stages.train.ranks.start import LOOPBACK, _configuration, _died, _listening, _quiet_agent
+from trainwright.stages.train.ranks.start import LOOPBACK, _configuration, _died
 from trainwright.stages.train.ranks.watch import Watch
 
 
 def watch_of(folder) -> Watch:
     events = Events(None, run="x")
     return Watch(folder=folder, stacks=folder, ranks=range(4), hang_after_s=9.0, slow_factor=2.0, events=events)
-
-
-def test_events_and_errors_of_ranks_are_told_apart() -> None:
-    reports = multiprocessing.get_context("spawn").SimpleQueue()
-    seen: list[Event] = []
-    errors: list = []
-    event = Event(run="x", t_s=1.0, kind="metric", name="train/loss", value=2.0, step=3)
-    with _listening(reports, Events(None, run="x", listeners=(seen.append,)), errors):
-        reports.put(event)
-        reports.put(DataError("a shard is damaged", where="tokens-0"))
-        reports.put(event)
-    assert seen == [event, event]
-    assert [str(error) for error in errors] == [str(DataError("a shard is damaged", where="tokens-0"))]
 
 
 @pytest.mark.parametrize(("code", "how"), [(-signal.SIGKILL, "by SIGKILL"), (3, "with exit code 3")])
@@ -62,12 +45,3 @@ def test_ranks_of_one_host_meet_on_the_loopback_only() -> None:
     assert configuration.rdzv_endpoint == f"{LOOPBACK}:0"
     assert configuration.local_addr == LOOPBACK == "127.0.0.1"
     assert configuration.signals_to_handle == LEFT_TO_THE_AGENT
-
-
-@pytest.mark.parametrize("module", ["agent.server.api", "multiprocessing.api"])
-def test_torchs_agent_says_nothing_of_its_own(module: str) -> None:
-    logger = logging.getLogger(f"torch.distributed.elastic.{module}")
-    assert logger.isEnabledFor(logging.WARNING)
-    with _quiet_agent():
-        assert not logger.isEnabledFor(logging.ERROR)
-    assert logger.isEnabledFor(logging.WARNING)

@@ -13,9 +13,9 @@ import pytest
 from trainwright.core.errors import DataError, TrainingError
 from trainwright.core.place import Place
 from trainwright.stages.train.faults.memory import Change, OutOfMemory
-from trainwright.stages.train.ranks import hosts as module
-from trainwright.stages.train.ranks.hosts import Hosts, end_together
-from trainwright.stages.train.ranks.meeting import Meeting
+from trainwright.stages.train.ranks.several import hosts as module
+from trainwright.stages.train.ranks.several.hosts import Hosts, end_together
+from trainwright.stages.train.ranks.several.meeting import Meeting
 from trainwright.stages.train.ranks.watch import RankFault
 
 COMMANDS = 3

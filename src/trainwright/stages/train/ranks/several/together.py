@@ -23,10 +23,10 @@ from trainwright.core.place import Place, place_of
 from trainwright.core.records import from_json
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.stages.train.ranks.hosts import Hosts, end_together
-from trainwright.stages.train.ranks.meeting import Meeting, meeting
 from trainwright.stages.train.ranks.rank import RankTask, train_as_rank
 from trainwright.stages.train.ranks.restarts import with_restarts
+from trainwright.stages.train.ranks.several.hosts import Hosts, end_together
+from trainwright.stages.train.ranks.several.meeting import Meeting, meeting
 from trainwright.stages.train.ranks.signals import LEFT_TO_THE_AGENT
 from trainwright.stages.train.ranks.start import launch, result_in, task_of
 from trainwright.stages.train.world import COMMANDS

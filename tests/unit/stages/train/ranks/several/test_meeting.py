@@ -14,7 +14,7 @@ import pytest
 from trainwright import __version__
 from trainwright.core.errors import MachineError, RecipeErrors, TrainingError
 from trainwright.core.place import Place
-from trainwright.stages.train.ranks.meeting import Meeting, differences, facts_of, meeting
+from trainwright.stages.train.ranks.several.meeting import Meeting, differences, facts_of, meeting
 
 COMMANDS = 3
 

@@ -11,7 +11,7 @@ from trainwright.core.place import Place
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.ranks.rank import RankTask
-from trainwright.stages.train.ranks.together import SHARED, _seen, _told, node_configuration
+from trainwright.stages.train.ranks.several.together import SHARED, _seen, _told, node_configuration
 
 
 def task_in(tmp_path, make_recipe) -> RankTask:

@@ -25,6 +25,7 @@ from trainwright import __version__
 from trainwright.core.errors import MachineError, RecipeError, RecipeErrors, TrainingError, in_one_line
 from trainwright.core.place import Place
 from trainwright.spec.recipe import Recipe
+from trainwright.stages.train.ranks.quiet import quiet_loggers
 
 POLL_S = 0.1
 FAREWELL_S = 10.0
@@ -174,20 +175,20 @@ def meeting(place: Place, recipe: Recipe) -> Iterator[Meeting]:
         MachineError: the place cannot be reached, or not all came, within ``train.exec.rendezvous_timeout``.
         RecipeErrors: the commands differ.
     """
-    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
-    here = Meeting(place, recipe.train.exec.rendezvous_timeout)
-    error: BaseException | None = None
-    try:
-        here.agree("start", facts_of(recipe))
-        yield here
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
-        if not place.leads:
-            _leave(here)
-        else:
-            here.end("" if error is None else str(error) or in_one_line(error))
+    with quiet_loggers("torch.distributed"):
+        here = Meeting(place, recipe.train.exec.rendezvous_timeout)
+        error: BaseException | None = None
+        try:
+            here.agree("start", facts_of(recipe))
+            yield here
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            if not place.leads:
+                _leave(here)
+            else:
+                here.end("" if error is None else str(error) or in_one_line(error))
 
 
 def _leave(here: Meeting) -> None:
