@@ -2,7 +2,8 @@
 
     python benchmarks/kernels.py
 
-* Muon: torch's, one matrix at a time, beside ours, stacked by shape, on the quickstart's 28 matrices (decision 0004).
+* Muon: torch's, one matrix at a time, beside ours, stacked by shape, whose iteration multiplies in bf16 or in fp32, on
+  the quickstart's 28 matrices (decision 0004).
 * The loss on GPT-2's head of 50,257 x 768 over 1,024 tokens, by tokens per chunk (``model/losses.py``), beside torch's
   plain cross-entropy; forward and backward.
 * Attention, forward and backward: whole scores beside the fused kernel of torch, by sequence length (``attention.py``).
@@ -20,8 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainwright.model import attention, losses
+from trainwright.model import muon as muons
 from trainwright.model.muon import Muon
 from trainwright.runtime.allocator import keep_freed_memory
+from trainwright.runtime.device import native_bf16
 
 ROUNDS = 7
 
@@ -45,11 +48,18 @@ def muon() -> None:
     parameters = [nn.Parameter(torch.randn(shape)) for shape in shapes]
     for parameter in parameters:
         parameter.grad = torch.randn_like(parameter)
+    ours = Muon(parameters, lr=1e-3, momentum=0.95, weight_decay=0.1)
+
+    def multiplying(native: bool) -> None:
+        vars(muons)["native_bf16"] = lambda: native
+        ours.step()
+
     compare(
-        "Muon, one update",
+        f"Muon, one update (this processor {'has' if native_bf16() else 'has no'} bf16 products)",
         {
             "torch.optim.Muon": torch.optim.Muon(parameters, lr=1e-3).step,
-            "stacked by shape": Muon(parameters, lr=1e-3, momentum=0.95, weight_decay=0.1).step,
+            "stacked by shape, bf16": lambda: multiplying(True),
+            "stacked by shape, fp32": lambda: multiplying(False),
         },
     )
 

@@ -193,7 +193,7 @@ _ALL = [Need(kind=kind, optional=True) for kind in KINDS.values() if kind != "pa
 STAGES: Mapping[str, Stage] = {
     stage.name: stage
     for stage in (
-        _stage("doctor", version=3, identity=lambda recipe, inputs: {}, outside=_machine),
+        _stage("doctor", version=4, identity=lambda recipe, inputs: {}, outside=_machine),
         _stage(
             "plan",
             check="trainwright.stages.plan.check:problems",
@@ -218,7 +218,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         _stage(
             "train",
-            version=4,
+            version=5,
             check="trainwright.stages.train.check:problems",
             identity=train_identity,
             base=replace(_MODEL, optional=True),

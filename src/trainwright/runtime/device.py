@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -48,7 +49,7 @@ def choose(wanted: str = "auto") -> Device:
     """
     found: Device | None = None if wanted == "cpu" else load(f"{ACCELERATORS}:found", kind="device")(wanted)
     return found or Device(
-        kind="cpu", name=torch.backends.cpu.get_cpu_capability(), memory_bytes=None, native_bf16=_cpu_bf16()
+        kind="cpu", name=torch.backends.cpu.get_cpu_capability(), memory_bytes=None, native_bf16=native_bf16()
     )
 
 
@@ -93,6 +94,7 @@ def seconds_between(begin: Mark, end: Mark) -> float:
     return begin.elapsed_time(end) / 1e3
 
 
-def _cpu_bf16() -> bool:
+@cache
+def native_bf16() -> bool:
     """Returns whether this CPU has instructions for bf16 products: AVX-512 BF16, AMX or Arm's BF16."""
     return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(cpu_features())

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from trainwright.model import muon
-from trainwright.model.muon import Muon, orthogonalise
+from trainwright.model.muon import COEFFICIENTS, ITERATIONS, Muon, orthogonalise
 
 SHAPES = ((32, 32), (64, 32), (32, 64), (32, 32), (64, 32), (16, 48))
 
@@ -44,6 +44,31 @@ def test_rows_become_nearly_orthonormal_and_directions_stay() -> None:
     left, _, right = torch.linalg.svd(wide, full_matrices=False)
     cosine = torch.nn.functional.cosine_similarity(result.flatten(1), (left @ right).flatten(1))
     assert cosine.min() > 0.97
+
+
+@pytest.mark.parametrize(("native", "within"), [(True, 3e-2), (False, 1e-5)])
+def test_a_processor_without_bf16_products_multiplies_in_fp32(monkeypatch, native: bool, within: float) -> None:
+    """Held to the polynomial of the singular values, in fp64, of the same entries in bf16."""
+    monkeypatch.setattr(muon, "native_bf16", lambda: native)
+    generator = torch.Generator().manual_seed(5)
+    matrix = torch.randn(48, 96, generator=generator)
+    (found,) = muon.orthogonal([matrix])
+    assert found.dtype is (torch.bfloat16 if native else torch.float32)
+    left, values, right = torch.linalg.svd(matrix.bfloat16().double(), full_matrices=False)
+    values = values / values.norm()
+    a, b, c = COEFFICIENTS
+    for _ in range(ITERATIONS):
+        values = a * values + b * values**3 + c * values**5
+    expected = left @ values.diag() @ right
+    assert float((found.double() - expected).norm() / expected.norm()) < within
+
+
+def test_entries_are_rounded_alike_whatever_multiplies_them(monkeypatch) -> None:
+    """So that ranks may exchange them in bf16, and a layout changes no bit."""
+    monkeypatch.setattr(muon, "native_bf16", lambda: False)
+    matrix = torch.randn(32, 64, generator=torch.Generator().manual_seed(6))
+    (found,), (rounded,) = muon.orthogonal([matrix]), muon.orthogonal([matrix.bfloat16()])
+    assert torch.equal(found, rounded)
 
 
 def test_matrices_without_a_gradient_stay() -> None:

@@ -22,7 +22,7 @@ from trainwright.hardware.machine.facts import gather, machine_digest
 from trainwright.hardware.machine.probes import Probes
 from trainwright.hardware.machine.record import Machine
 
-FORMAT = 3
+FORMAT = 4
 FILE = f"probes-{FORMAT}.json"
 HOME = "TRAINWRIGHT_HOME"
 _DIGITS = 12

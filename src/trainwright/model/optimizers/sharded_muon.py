@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from trainwright.model.muon import Muon, orthogonal, product_dtype
+from trainwright.model.muon import Muon, entry_dtype, orthogonal
 from trainwright.runtime.cuts import cut_of, whole_shape
 
 
 class ShardedMuon(Muon):
-    """Muon whose momentum lies where its matrix does; matrices are gathered in the dtype of the iteration's products.
+    """Muon whose momentum lies where its matrix does; matrices are gathered in the dtype of the iteration's entries.
 
     Rounding to that dtype is done element by element before the iteration in any case, so that gathering in it changes
     no bit and sends half the bytes.
@@ -34,7 +34,7 @@ class ShardedMuon(Muon):
 
 
 def _whole(like: Tensor, part: Tensor) -> Tensor:
-    whole, cut = part.to(product_dtype(part.dtype)), cut_of(like)
+    whole, cut = part.to(entry_dtype(part.dtype)), cut_of(like)
     if isinstance(like, DTensor):
         shared = DTensor.from_local(
             whole, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()

@@ -296,12 +296,15 @@ def gradients_alive(case: MemoryCase) -> Numbers:
 
 
 def stack_bytes(case: MemoryCase) -> float:
-    """Returns the bytes of one stack of equal shapes that our Muon works on: fp32, and three in bf16."""
+    """Returns the bytes of one stack of equal shapes that our Muon works on: fp32, and three that it multiplies.
+
+    Those are in bf16; on a processor in fp32, for many have no bf16 products (``model.muon.product_dtype``).
+    """
     if case.memory.kernels != "own" or case.workload.optimizer != "muon":
         return 0.0
     counts = Counter(rows * columns for rows, columns in block_matrices(case.model))
     stacks = (max(size, min(STACK_ELEMENTS, case.model.layers * count * size)) for size, count in counts.items())
-    return (4.0 + 3 * 2.0) * max(stacks)
+    return (4.0 + 3 * (4.0 if case.device_kind == "cpu" else 2.0)) * max(stacks)
 
 
 def denominator_bytes(case: MemoryCase, states: Numbers) -> Numbers:
