@@ -24,7 +24,9 @@ def test_asking_for_cuda_in_vain_says_what_is_missing(monkeypatch, built, seen):
 @pytest.mark.parametrize(("features", "native"), [(("avx2", "amx_bf16"), True), (("avx512f",), False)])
 def test_native_bf16_follows_the_instructions(monkeypatch, features, native):
     monkeypatch.setattr(devices, "cpu_features", lambda: features)
+    devices.native_bf16.cache_clear()
     assert devices.choose("cpu").native_bf16 is native
+    devices.native_bf16.cache_clear()
 
 
 @pytest.mark.cuda
