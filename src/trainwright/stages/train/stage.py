@@ -13,15 +13,15 @@ from typing import Any
 
 from torch import Tensor
 
-from trainwright.artifact.dataset_facts import described_facts
 from trainwright.artifact.events import START, Events, worked_s
 from trainwright.artifact.model_folder import MODEL_FILES
+from trainwright.artifact.reading import PLAN, described_facts, read_plan
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.paths import local_path
-from trainwright.core.records import from_json, to_json
+from trainwright.core.records import to_json
 from trainwright.core.registry import load
 from trainwright.model.build import build_network
 from trainwright.model.bundle import check_tokens, load_bundle
@@ -55,7 +55,7 @@ def run(context: Context) -> StageResult:
     """
     planned = context.input("plan")
     planned.verify()
-    plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
+    plan = read_plan(planned.file(PLAN))
     check_executable(plan, context.recipe)
     if plan.parallel.ranks == COMMANDS.get() == 1:
         if context.recipe.train.exec.on_oom == "adapt":

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields, replace
 
 import pytest
 
-from trainwright.core.records import from_json
+from trainwright.artifact.reading import read_plan
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.counts.layouts import RECOMPUTES, Layouts
@@ -27,7 +26,7 @@ def recipe(make_recipe):
 
 
 def plan_of(inputs) -> Plan:
-    return from_json(Plan, json.loads(inputs["plan"].file("plan.json").read_text()), where="plan")
+    return read_plan(inputs["plan"].file("plan.json"))
 
 
 def test_changes_end_where_nothing_smaller_is_left(recipe, inputs_for) -> None:
