@@ -23,11 +23,10 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from trainwright.core.errors import in_one_line
+from trainwright.runtime.timing.clock import Position
 
 KEPT_COLLECTIVES = "64"
 """Of torch's flight recorder: enough to compare ranks, few enough to be read every second."""
-Position = tuple[int, str, object]
-"""Step, phase, and something that changes with each phase."""
 Arrivals = Mapping[str, int]
 """When a rank came to each collective, in nanoseconds, by the collective's name and number."""
 
