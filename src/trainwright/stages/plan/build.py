@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.registry import load
 from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.hardware.catalogue.devices import device as catalogue_device
@@ -36,13 +37,15 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Assumption, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Workload
+from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Recompute, Workload
 from trainwright.stages.plan.fit_memory import fitted, within
 from trainwright.stages.plan.host_memory import with_bus
 from trainwright.stages.plan.precision import at_precision
 from trainwright.stages.plan.ranks import here_for, kept, layout_of
 
 ONE_DEVICE = ParallelPlan()
+REFUSED = "trainwright.stages.train.layout:refused"
+"""What executes the plan says what it does not: by name, as stages do not import each other."""
 
 
 def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Ledger | None = None) -> Plan:
@@ -114,10 +117,21 @@ def _within_memory(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> tup
     def of(work: Workload) -> Scenario:
         return replace(scenario, run=replace(scenario.run, workload=work), recompute=work.recompute)
 
-    chosen, plan = fitted(
-        recipe.train, scenario.run.workload, lambda work: _laid_out(recipe, of(work), compiled=compiled)
-    )
+    def executes(work: Workload, parallel: ParallelPlan) -> bool:
+        return not _refused(recipe, of(work), parallel)
+
+    def plan_of(work: Workload) -> Plan:
+        return _laid_out(recipe, of(work), compiled=compiled)
+
+    chosen, plan = fitted(recipe.train, scenario.run.workload, plan_of, executes)
     return of(chosen), plan
+
+
+def _refused(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan) -> tuple[str, ...]:
+    """Returns why the trainer does not execute a layout for this recipe."""
+    run = scenario.run
+    reasons: tuple[str, ...] = load(REFUSED, kind="layout")(recipe, run.model, run.workload, parallel)
+    return reasons
 
 
 def _laid_out(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> Plan:
@@ -125,7 +139,12 @@ def _laid_out(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> Plan:
     how, run = recipe.train.exec, scenario.run
     parallel = layout_of(how, run)
     if parallel is None:
-        return planned(replace(scenario, layout=kept(how, compiled=compiled))).plan
+
+        def refuses(asked: ParallelPlan, recompute: Recompute) -> tuple[str, ...]:
+            work = replace(run.workload, recompute=recompute)
+            return _refused(recipe, replace(scenario, run=replace(run, workload=work)), asked)
+
+        return planned(replace(scenario, layout=kept(how, compiled=compiled), refuses=refuses)).plan
     return _fitting(scenario, micro_batches(recipe, run.workload, parallel), replace(parallel, compile=compiled))
 
 

@@ -27,13 +27,12 @@ from trainwright.model.build import build_network
 from trainwright.model.bundle import check_tokens, load_bundle
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import load_task
-from trainwright.planner.plan.workload import resolve, steps_in
+from trainwright.planner.plan.workload import average_start, resolve, steps_in
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
-from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.train.checkpoints import Checkpoints, load_weights, whole_on_cpu, write_bundle
 from trainwright.stages.train.layout import check_executable, plan_differences
 from trainwright.stages.train.saving.keeping import Policy
@@ -173,7 +172,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         model=model,
         steps=workload.steps,
         asked_warmup_steps=steps_in(recipe, recipe.train.schedule.warmup, facts),
-        average_from=_average_from(recipe, facts, workload.steps),
+        average_from=average_start(recipe, facts),
         result_weights=recipe.train.result_weights,
         epoch_tokens=recipe.epoch_tokens(tokens=split.tokens, documents=split.documents),
         sequence_tokens=workload.sequence_tokens,
@@ -191,21 +190,6 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         device=here.device,
         peak_flops_per_s=plan.cluster.device.flops_per_s.get(precision),
     )
-
-
-def _average_from(recipe: Recipe, facts: DatasetFacts, steps: int) -> int:
-    """Returns the steps of the run before the average of the weights begins; 0 where there is none."""
-    if recipe.train.ema is None:
-        return 0
-    start = steps_in(recipe, recipe.train.ema.start, facts)
-    if start >= steps:
-        raise RecipeError(
-            "the run ends before the average of its weights begins",
-            where="train.ema.start",
-            seen=f"{start:,} steps",
-            expected=f"fewer than the run's {steps:,}",
-        )
-    return start
 
 
 def _base(context: Context) -> Path | None:

@@ -14,7 +14,7 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, ParallelPlan
 from trainwright.stages.train.faults import changes
-from trainwright.stages.train.faults.changes import cheapest_change
+from trainwright.stages.train.faults.changes import _recomputes, cheapest_change
 from trainwright.stages.train.faults.memory import with_change
 
 KERNELS = KernelChoice(update="loop", loss_chunk_tokens=512)
@@ -45,6 +45,13 @@ def test_a_device_without_rates_has_no_change(recipe, inputs_for) -> None:
     device = replace(plan.cluster.device, flops_per_s={})
     node = replace(plan.cluster.node, device=device)
     assert cheapest_change(replace(plan, cluster=replace(plan.cluster, node=node)), DEFAULT_KERNELS) is None
+
+
+def test_a_change_is_one_that_the_trainer_executes(recipe, inputs_for) -> None:
+    plan = plan_of(inputs_for(recipe))
+    assert _recomputes(plan) == ("none", "selective", "full")
+    work = replace(plan.workload, precision="fp8")
+    assert _recomputes(replace(plan, workload=work)) == ("none", "full"), "float8 and selective exclude each other"
 
 
 def asked_about(plan: Plan, monkeypatch) -> list[tuple[RunSpec, Layouts]]:
