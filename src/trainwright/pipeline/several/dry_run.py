@@ -59,7 +59,9 @@ def _plan_on(training: Step, *, on: str, root: Path) -> Plan:
         raise RecipeError(
             "a dry run of this machine needs no --on", where="--on", seen=on, fix="leave it out, or name a device"
         )
-    return plan_run(scenario_of(question))
+    scenario = scenario_of(question)
+    refuses = load("trainwright.stages.train.layout:refuses", kind="layout")
+    return plan_run(replace(scenario, refuses=refuses(training.recipe, scenario.run.model, scenario.run.workload)))
 
 
 def _with_exec(recipe: Recipe, **changes: object) -> Recipe:

@@ -33,18 +33,19 @@ from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
+from trainwright.planner.search.layouts import Refuses
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Assumption, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Recompute, Workload
+from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Workload
 from trainwright.stages.plan.fit_memory import fitted, within
 from trainwright.stages.plan.host_memory import with_bus
 from trainwright.stages.plan.precision import at_precision
 from trainwright.stages.plan.ranks import here_for, kept, layout_of
 
 ONE_DEVICE = ParallelPlan()
-REFUSED = "trainwright.stages.train.layout:refused"
+REFUSES = "trainwright.stages.train.layout:refuses"
 """What executes the plan says what it does not: by name, as stages do not import each other."""
 
 
@@ -118,7 +119,7 @@ def _within_memory(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> tup
         return replace(scenario, run=replace(scenario.run, workload=work), recompute=work.recompute)
 
     def executes(work: Workload, parallel: ParallelPlan) -> bool:
-        return not _refused(recipe, of(work), parallel)
+        return not _refuses(recipe, of(work).run)(parallel, work.recompute)
 
     def plan_of(work: Workload) -> Plan:
         return _laid_out(recipe, of(work), compiled=compiled)
@@ -127,11 +128,10 @@ def _within_memory(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> tup
     return of(chosen), plan
 
 
-def _refused(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan) -> tuple[str, ...]:
-    """Returns why the trainer does not execute a layout for this recipe."""
-    run = scenario.run
-    reasons: tuple[str, ...] = load(REFUSED, kind="layout")(recipe, run.model, run.workload, parallel)
-    return reasons
+def _refuses(recipe: Recipe, run: RunSpec) -> Refuses:
+    """Returns what says why the trainer does not execute a layout for this recipe."""
+    found: Refuses = load(REFUSES, kind="layout")(recipe, run.model, run.workload)
+    return found
 
 
 def _laid_out(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> Plan:
@@ -139,12 +139,8 @@ def _laid_out(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> Plan:
     how, run = recipe.train.exec, scenario.run
     parallel = layout_of(how, run)
     if parallel is None:
-
-        def refuses(asked: ParallelPlan, recompute: Recompute) -> tuple[str, ...]:
-            work = replace(run.workload, recompute=recompute)
-            return _refused(recipe, replace(scenario, run=replace(run, workload=work)), asked)
-
-        return planned(replace(scenario, layout=kept(how, compiled=compiled), refuses=refuses)).plan
+        chosen = replace(scenario, layout=kept(how, compiled=compiled), refuses=_refuses(recipe, run))
+        return planned(chosen).plan
     return _fitting(scenario, micro_batches(recipe, run.workload, parallel), replace(parallel, compile=compiled))
 
 

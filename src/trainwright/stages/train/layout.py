@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 
 from trainwright.core.errors import RecipeError
@@ -65,17 +65,21 @@ def refusals(
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
 
 
-def refused(recipe: Recipe, model: AnyModel, work: Workload, parallel: ParallelPlan) -> tuple[str, ...]:
-    """Returns why a layout is not executed for this recipe; of what is, ``layout: auto`` and ``fit_memory`` choose."""
-    return refusals(
-        parallel,
-        recompute=work.recompute,
-        blocks=model.blocks,
-        family=model.family,
-        divides=recipe.task.kind.divides,
-        moments=work.moments,
-        precision=work.precision,
-    )
+def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[ParallelPlan, Recompute], tuple[str, ...]]:
+    """Returns what says why a layout is not executed for a recipe; ``auto`` and ``fit_memory`` choose of the rest."""
+
+    def reasons(parallel: ParallelPlan, recompute: Recompute) -> tuple[str, ...]:
+        return refusals(
+            parallel,
+            recompute=recompute,
+            blocks=model.blocks,
+            family=model.family,
+            divides=recipe.task.kind.divides,
+            moments=recipe.train.optimizer.reduced_moments,
+            precision=work.precision,
+        )
+
+    return reasons
 
 
 def check_executable(plan: Plan, recipe: Recipe) -> None:
@@ -88,7 +92,7 @@ def check_executable(plan: Plan, recipe: Recipe) -> None:
     if work.precision in ("tf32", "fp8") and not device.flops_per_s.get(work.precision):
         seen, lacks = device.name, work.precision
         raise RecipeError("the plan's device has no {precision}", where="plan", seen=seen, precision=lacks)
-    reasons = refused(recipe, model, work, plan.parallel)
+    reasons = refuses(recipe, model, work)(plan.parallel, work.recompute)
     if reasons:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(reasons))
 
