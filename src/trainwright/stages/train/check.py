@@ -53,8 +53,10 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
 
 def _layout(recipe: Recipe) -> Iterator[RecipeError]:
     """Yields why the trainer does not execute the layout that is asked for, or with ``auto`` none at all."""
-    train = recipe.train
-    asked = train.exec.layout.parallel() if isinstance(train.exec.layout, LayoutSection) else ParallelPlan()
+    train, layout = recipe.train, recipe.train.exec.layout
+    asked, where = ParallelPlan(), "train"
+    if isinstance(layout, LayoutSection):
+        asked, where = layout.parallel(), "train.exec.layout"
     reasons = refusals(
         replace(asked, compile=train.exec.compile is True),
         recompute=train.recompute,
@@ -65,4 +67,4 @@ def _layout(recipe: Recipe) -> Iterator[RecipeError]:
         precision=train.precision,
     )
     if reasons:
-        yield RecipeError("the trainer cannot execute this", where="train.exec.layout", seen="; ".join(reasons))
+        yield RecipeError("the trainer cannot execute this", where=where, seen="; ".join(reasons))
