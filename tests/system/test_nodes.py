@@ -118,7 +118,7 @@ def test_nodes_with_other_code_of_one_plug_in_end_with_the_difference(project, e
     for rank, rate in enumerate(("1.0 - done", "1.0")):
         folder = tmp_path / f"host{rank}"
         folder.mkdir()
-        (folder / "acme_rules.py").write_text(f"def rate(done: float) -> float:\n    return {rate}\n")
+        (folder / "acme_rules.py").write_text(f"def rate(done: float, section: object) -> float:\n    return {rate}\n")
         both.append(node(project, endpoint, rank, "train.schedule.name=acme_rules:rate", code=folder))
     for code, said in map(ended, both):
         assert code == 2, said

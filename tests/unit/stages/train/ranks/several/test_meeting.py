@@ -57,12 +57,12 @@ def test_code_of_plug_ins_is_compared(make_recipe, tmp_path, monkeypatch) -> Non
     (tmp_path / "acme_rules-1.2.dist-info" / "METADATA").write_text("Name: acme-rules\nVersion: 1.2\n")
     (tmp_path / "acme_rules-1.2.dist-info" / "top_level.txt").write_text("acme_rules\n")
     code = tmp_path / "acme_rules.py"
-    code.write_text("def rate(done): return 1.0 - done\n")
+    code.write_text("def rate(done, section): return 1.0 - done\n")
     monkeypatch.syspath_prepend(tmp_path)
     recipe = make_recipe(schedule={"name": "acme_rules:rate"})
     found = []
     for body in ("1.0 - done", "1.0"):
-        code.write_text(f"def rate(done): return {body}\n")
+        code.write_text(f"def rate(done, section): return {body}\n")
         facts = facts_of(recipe)
         found.append({name: facts[name] for name in facts if name.startswith("code of")})
     assert [list(each) for each in found] == [["code of plug-in acme_rules:rate"]] * 2
