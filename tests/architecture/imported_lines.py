@@ -11,9 +11,6 @@ import grimp
 TRAINING = ("stages.train", "model.tasks", "model.families", "model.decoder")
 """What a recipe names is loaded by that name, so that no import statement shows it: it counts all the same."""
 
-
-SEVERAL = ("stages.train.ranks", "stages.train.memory", "stages.train.weights")
-"""Loaded only where several processes train, state lives in host memory, or weights are averaged."""
 LOOKS = "stages.train.observe"
 """Loaded only where a training is looked at, beside the run."""
 FAULTS = "stages.train.faults"

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 
-from architecture.imported_lines import FAULTS, LOOKS, SEVERAL, TRAINING, imported_lines
+from architecture.imported_lines import FAULTS, LOOKS, TRAINING, imported_lines
+from fixtures.words import dataset
+from trainwright.spec.recipe import Recipe
+from trainwright.testing.artifacts import make_plan
+
+__all__ = ["dataset"]
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-# Checkpoints that are written beside training in pieces, and read by any layout, came to 1,300 lines of each of these;
-# keys of precisions, averages, padding and recompilation, and what a plan counts of them, to 330.
-MAX_TRAIN_LINES = 12_050
-"""Of one process: with every task and family, and the packages that an import runs on its way."""
-# Besides: matrices, sequences and pipelines over ranks, the watch over them, restarts, meetings of hosts, the dry run,
-# averages of weights, hosts that watch and restart their ranks together.
-MAX_LINES_OF_ALL_LAYOUTS = 19_600
+MAX_TRAIN_LINES = 10_700
+"""That a plain training runs: one process, next-token, a validation, checkpoints, nothing that goes wrong."""
+# Besides: other tasks and families, matrices, sequences and pipelines over ranks, the watch over them, restarts,
+# meetings of hosts that compare their plug-ins' code, the dry run, averages of weights, hosts that restart together.
+MAX_LINES_OF_ALL_LAYOUTS = 19_700
 MAX_FOLDER_FILES = 15
 
 ENTRIES = ("/model/families",)
@@ -58,9 +65,36 @@ def test_excuses_are_still_needed(sources):
 
 
 def test_what_training_imports_can_be_read_in_an_afternoon(package):
-    sizes = {source.module: len(source.text.splitlines()) for source in package}
-    assert sum(imported_lines(TRAINING, sizes, without=[FAULTS, LOOKS]).values()) <= MAX_LINES_OF_ALL_LAYOUTS
-    lines = imported_lines(TRAINING, sizes, without=[*SEVERAL, FAULTS, LOOKS])
-    assert "trainwright.stages.train" in lines, "trainwright.stages.train is gone: measure what took its place"
+    lines = imported_lines(TRAINING, _sizes(package), without=[FAULTS, LOOKS])
+    assert sum(lines.values()) <= MAX_LINES_OF_ALL_LAYOUTS, _longest(lines)
+
+
+def test_a_plain_training_runs_few_of_our_lines(package, dataset, repository, tmp_path):
+    model = {"family": "llama", "layers": 1, "width": 16, "heads": 2, "context_tokens": 16}
+    exec_ = {"compile": False, "tensorboard": False, "log_every_steps": 1, "checkpoint_every": 0}
+    train = {"sequence_tokens": 16, "batch_tokens": 32, "duration": "2 steps", "precision": "fp32", "exec": exec_}
+    recipe = Recipe.model_validate(
+        {"name": "plain", "model": model, "data": {"sources": [{"kind": "python-stdlib"}]}, "train": train}
+    )
+    plan = make_plan(tmp_path, recipe, vocabulary=300)
+    program = repository / "tests" / "architecture" / "plain_training.py"
+    asked = recipe.model_dump_json(by_alias=True, exclude_unset=True)
+    arguments = (str(dataset.path), str(plan.path), asked, str(tmp_path / "out"))
+    environment = os.environ | {"PYTHONPATH": str(repository / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(program), *arguments], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    sizes = _sizes(package)
+    lines = {module: sizes[module] for module in json.loads(done.stdout.splitlines()[-1])}
+    assert "trainwright.stages.train.trainer" in lines, "the trainer is gone: measure what took its place"
+    assert sum(lines.values()) <= MAX_TRAIN_LINES, _longest(lines)
+
+
+def _sizes(package):
+    return {source.module: len(source.text.splitlines()) for source in package}
+
+
+def _longest(lines):
     longest = sorted(lines.items(), key=lambda item: -item[1])[:10]
-    assert sum(lines.values()) <= MAX_TRAIN_LINES, f"{sum(lines.values())} lines in {len(lines)} modules: {longest}"
+    return f"{sum(lines.values())} lines in {len(lines)} modules: {longest}"

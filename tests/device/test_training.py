@@ -17,14 +17,14 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from trainwright.artifact.events import Events
+from trainwright.artifact.reading import read_plan
 from trainwright.artifact.stage import Context
-from trainwright.core.records import from_json, to_json
+from trainwright.core.records import to_json
 from trainwright.model.build import build_network
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.device import choose, synchronise
 from trainwright.runtime.mesh import joined
 from trainwright.runtime.timing.clock import PhaseClock
-from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.train import AdamWSection
 from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan
@@ -58,7 +58,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory):
 def train_on(kind: str, recipe: Recipe, dataset, root: Path, *, stop_at: int | None = None) -> dict[str, torch.Tensor]:
     """Trains, deterministically, and returns the weights; ``stop_at`` ends the process's work after that step."""
     planned = make_plan(root / f"plan-{stop_at}", recipe, vocabulary=300, steps=6, micro_batch=4)
-    plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where="plan")
+    plan = read_plan(planned.file("plan.json"))
     device = replace(plan.cluster.node.device, kind=kind)
     plan = replace(plan, cluster=replace(plan.cluster, node=replace(plan.cluster.node, device=device)))
     made = make_artifact(root / f"planned-{stop_at}", "plan", {"plan.json": json.dumps(to_json(plan)).encode()})

@@ -18,8 +18,9 @@ from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS
 from trainwright.model.build import build_network
 from trainwright.model.dropout import sample_keys
 from trainwright.model.network import Network
+from trainwright.model.precision.loss_scale import LossScale
 from trainwright.model.tasks.next_token import NextToken
-from trainwright.runtime.faults.loss_scale import LossScale, ScaledGate
+from trainwright.runtime.faults.gate import Gate
 from trainwright.runtime.mesh import mesh_of
 from trainwright.runtime.norms import local
 from trainwright.runtime.timing.clock import PhaseClock
@@ -101,7 +102,7 @@ class Training:
         """Of each step whether its update was made, and the factor of the loss after it."""
         cpu, made = torch.device("cpu"), []
         self.step.scale = LossScale(LossScaleSection(initial=FIRST_SCALE, growth_steps=2), cpu)
-        gate = ScaledGate(self.step.scale, FaultsSection(), [], cpu)
+        gate = Gate(FaultsSection(), [], cpu, scale=self.step.scale)
         for step in range(STEPS):
             rows, batch = self.world.rows(SEQUENCES), batch_of(self.case, step)
             part = batch if rows is None else {name: tensor[rows.start : rows.stop] for name, tensor in batch.items()}

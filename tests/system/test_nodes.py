@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -49,10 +50,13 @@ def endpoint() -> str:
         return f"127.0.0.1:{stream.getsockname()[1]}"
 
 
-def node(project, endpoint: str, rank: int, *more: str) -> subprocess.Popen[str]:
+def node(project, endpoint: str, rank: int, *more: str, code: Path | None = None) -> subprocess.Popen[str]:
+    """The command of one node, with plug-ins from the folder ``code``."""
     place = ("--nodes", "2", "--node-rank", str(rank), "--rendezvous", endpoint)
     command = project.command("train", *RANKS, *more, *place)
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    paths = [str(code)] * (code is not None) + [os.environ.get("PYTHONPATH", "")]
+    own = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=own)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -105,6 +109,22 @@ def test_nodes_with_other_recipes_end_with_the_difference_before_anything_is_mad
         assert code == 2, said
         assert "has another seed than node 0 (seen 6, expected 5 as on" in said
         assert "Traceback" not in said
+    assert sorted(path.name for path in project.workspace.iterdir()) == before
+
+
+def test_nodes_with_other_code_of_one_plug_in_end_with_the_difference(project, endpoint, tmp_path) -> None:
+    before = sorted(path.name for path in project.workspace.iterdir())
+    both = []
+    for rank, rate in enumerate(("1.0 - done", "1.0")):
+        folder = tmp_path / f"host{rank}"
+        folder.mkdir()
+        (folder / "acme_rules.py").write_text(f"def rate(done: float, section: object) -> float:\n    return {rate}\n")
+        both.append(node(project, endpoint, rank, "train.schedule.name=acme_rules:rate", code=folder))
+    for code, said in map(ended, both):
+        assert code == 2, said
+        difference = "has another code of plug-in acme_rules:rate than node 0 "
+        assert re.search(difference + r"\(seen digest [0-9a-f]{12}, expected digest [0-9a-f]{12} as on \S+\)", said)
+        assert len(said.splitlines()) == 1, said
     assert sorted(path.name for path in project.workspace.iterdir()) == before
 
 

@@ -22,6 +22,10 @@ BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|attn\.(masked_)?bias|position
 """Tables that older versions of transformers stored beside the weights: rotary frequencies, masks, positions."""
 STORED = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 """What weights are stored in, by torch's name: the bytes of an element."""
+LENGTH_BYTES = 8
+"""The length of a safetensors file's header: unsigned, least significant byte first."""
+MOST_HEADER_BYTES = 100_000_000
+"""The longest header that the format's own library reads."""
 
 
 def read_shape(directory: Path) -> ModelSpec:

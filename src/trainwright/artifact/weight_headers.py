@@ -10,15 +10,18 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.model_folder import BUFFERS, STORED, check_stored, weight_files
+from trainwright.artifact.model_folder import (
+    BUFFERS,
+    LENGTH_BYTES,
+    MOST_HEADER_BYTES,
+    STORED,
+    check_stored,
+    weight_files,
+)
 from trainwright.core.errors import DataError
 
 TORCH_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """Of dtypes that weights are stored in, by what a header calls them."""
-LENGTH_BYTES = 8
-"""The header's length: unsigned, least significant byte first."""
-MOST_HEADER_BYTES = 100_000_000
-"""The longest header that the format's own library reads."""
 
 
 def check_headers(directory: Path) -> None:

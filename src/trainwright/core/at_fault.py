@@ -9,7 +9,7 @@ from typing import Any
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import failure, is_mistake
-from trainwright.core.registry import is_reference
+from trainwright.core.registry import references_in
 from trainwright.core.source_digest import code_of
 
 SHARED_PACKAGES = frozenset(("trainwright", "torch"))
@@ -31,23 +31,11 @@ def blaming_at_fault(settings: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        at_fault = _at_fault(error, dict(_references(settings))) if is_mistake(error) else {}
+        at_fault = _at_fault(error, dict(references_in(settings))) if is_mistake(error) else {}
         if not at_fault:
             raise
         names = " or ".join(dict.fromkeys(at_fault.values()))
         raise failure(names, error, where=next(iter(at_fault)), error_class=RecipeError) from error
-
-
-def _references(value: Any, *key: str) -> Iterator[tuple[str, str]]:
-    """Yields each ``package.module:name`` below a value, with its dotted key."""
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _references(item, *key, str(name))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _references(item, *key, str(number))
-    elif isinstance(value, str) and is_reference(value):
-        yield ".".join(key), value
 
 
 def _at_fault(error: BaseException, references: Mapping[str, str]) -> dict[str, str]:

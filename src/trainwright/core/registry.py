@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from trainwright.core.errors import RecipeError, in_one_line
@@ -17,6 +17,18 @@ def is_reference(name: str) -> bool:
     """Returns whether a name has the form ``package.module:name``."""
     module_name, colon, attribute = name.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module_name.split("."), attribute))
+
+
+def references_in(value: Any, *key: str) -> Iterator[tuple[str, str]]:
+    """Yields each ``package.module:name`` below a value, with its dotted key."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from references_in(item, *key, str(name))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from references_in(item, *key, str(number))
+    elif isinstance(value, str) and is_reference(value):
+        yield ".".join(key), value
 
 
 def look_up(name: str, known: Mapping[str, Any], *, kind: str) -> Any:

@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear
 from trainwright.planner.counts.pieces import makes_scores
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import AttentionKernel
 
 if TYPE_CHECKING:
+    from trainwright.model.cache import KVCache
     from trainwright.model.dropout import Draw, Mix
 
 Mask = Float[Tensor, "#batch 1 seq keys"]

@@ -18,13 +18,13 @@ from torch.utils.checkpoint import checkpoint
 
 from trainwright.core.registry import load
 from trainwright.model.attention import Attention, Context, Mask, Rotary, RotaryTable, document_mask
-from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import KernelChoice, Recompute
 
 if TYPE_CHECKING:
+    from trainwright.model.cache import KVCache
     from trainwright.model.dropout import Draw, Dropouts
 
 CONTEXTS = "trainwright.model.recompute:contexts_of"

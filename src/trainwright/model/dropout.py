@@ -14,18 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from trainwright.core.errors import RecipeError
+from trainwright.model.tasks.task import Batch, Batches, batch_of
 from trainwright.runtime.rng import derive
 from trainwright.spec.model import Dropout
-
-if TYPE_CHECKING:
-    from trainwright.model.tasks.task import Batch, Batches
 
 _PURPOSE = 0x64726F70
 """Keeps keys of samples apart from other numbers that are derived from the same seed."""
@@ -58,7 +56,7 @@ class KeyedBatches:
 
     def batch(self, step: int, rows: range | None = None) -> Batch:
         """Returns the batch of a step, or these rows of it, with ``samples`` of shape ``[batch]``."""
-        batch = self.batches.batch(step) if rows is None else self.batches.batch(step, rows)
+        batch = batch_of(self.batches, step, rows)
         here = range(len(next(iter(batch.values())))) if rows is None else rows
         return {**batch, "samples": sample_keys(self.seed, step, here)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainwright.artifact.dataset_facts import counted_facts
+from trainwright.artifact.reading import counted_facts
 from trainwright.artifact.store import Artifact
 from trainwright.pipeline.graph import STAGES, Step, corpus_bytes, inputs_of
 from trainwright.planner.plan.estimated_facts import estimated_facts

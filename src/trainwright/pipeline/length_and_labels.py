@@ -12,7 +12,7 @@ from trainwright.core.units import parse_duration
 from trainwright.pipeline.facts import known_facts
 from trainwright.pipeline.graph import Step, inputs_of
 from trainwright.planner.plan.estimated_facts import deviation
-from trainwright.planner.plan.workload import tokens_in, too_short
+from trainwright.planner.plan.workload import average_start, tokens_in, too_short
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import DatasetFacts
 
@@ -29,7 +29,8 @@ def dataset_problems(step: Step, done: Mapping[str, Artifact]) -> Iterator[Train
     """
     try:
         facts = _facts(step, done)
-        yield from _length(step.recipe, facts)
+        short = list(_length(step.recipe, facts))
+        yield from short or _average(step.recipe, facts)
         if "dataset" in step.inputs and step.recipe.task.labels:
             step.recipe.task.check_labels(facts.labels if facts.counted else _labels_at_head(step.recipe))
     except TrainwrightError as error:
@@ -64,3 +65,19 @@ def _length(recipe: Recipe, facts: DatasetFacts) -> Iterator[RecipeError]:
     most_tokens = tokens_in(recipe, recipe.train.duration, facts) * exp(SURE * deviation(recipe, facts))
     if round(most_tokens / recipe.train.batch_tokens) < 1:
         yield too_short(recipe, facts)
+
+
+def _average(recipe: Recipe, facts: DatasetFacts) -> Iterator[RecipeError]:
+    """Yields an average of the weights that begins after the run; surely so, where lengths are estimates."""
+    if recipe.train.ema is None:
+        return
+    run, before = parse_duration(recipe.train.duration), parse_duration(recipe.train.ema.start)
+    exact = facts.counted or {run.unit, before.unit} <= {"steps", "tokens"}
+    if not exact and (run.unit != before.unit or before.value < run.value):
+        return
+    if run.unit == "epochs" and facts.train_tokens is None:
+        return  # nobody knows
+    try:
+        average_start(recipe, facts)
+    except RecipeError as error:
+        yield error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -59,6 +60,14 @@ def _copies(tensor: Tensor, mesh: Mesh) -> float:
 def local(tensor: Tensor) -> Tensor:
     """Returns what of a tensor lies in this rank's memory."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def as_part_of(like: DTensor, part: Tensor, shape: Sequence[int]) -> DTensor:
+    """Returns this rank's part of a tensor of this whole ``shape`` as one whose parts lie as those of ``like`` do."""
+    stride = tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
+    return DTensor.from_local(
+        part, like.device_mesh, like.placements, run_check=False, shape=torch.Size(shape), stride=stride
+    )
 
 
 def add_copies(parameters: Iterable[Tensor]) -> None:

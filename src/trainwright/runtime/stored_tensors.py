@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER
+from trainwright.core.registry import load
+
+if TYPE_CHECKING:
+    from trainwright.artifact.checkpoint.reader import CheckpointReader
+
+READER = "trainwright.artifact.checkpoint.reader:CheckpointReader"
+"""Not needed by what writes checkpoints and knows dtypes from here."""
 
 DTYPES = {
     torch.float64: "F64",
@@ -46,7 +53,7 @@ def whole_weights(directory: Path, *, device: torch.device) -> dict[str, Tensor]
     Raises:
         DataError: it is incomplete or damaged; names the tensor.
     """
-    reader = CheckpointReader(directory)
+    reader: CheckpointReader = load(READER, kind="checkpoint")(directory)
     index, shapes_alone = reader.index, device.type == "meta"
     beside = {SHAPE_FILE, TOKENIZER} & index.files.keys()
     files = {piece.file for tensor in index.model.values() for piece in tensor.pieces}

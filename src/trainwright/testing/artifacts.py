@@ -10,6 +10,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from trainwright.artifact.model_folder import TOKENIZER
+from trainwright.artifact.reading import PLAN
 from trainwright.artifact.shard_writer import SplitWriter, write_dataset
 from trainwright.artifact.store import Artifact
 from trainwright.artifact.workspace import Workspace
@@ -136,7 +137,7 @@ def make_plan(
             bottleneck="none",
         ),
     )
-    return make_artifact(root, "plan", {"plan.json": json.dumps(to_json(plan)).encode()}, {"precision": precision})
+    return make_artifact(root, "plan", {PLAN: json.dumps(to_json(plan)).encode()}, {"precision": precision})
 
 
 def manifest_of(stage: str, summary: Mapping[str, object] | None = None) -> Manifest:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.registry import load, look_up
+from trainwright.core.registry import load, look_up, references_in
 
 KNOWN = {"lower": str.lower, "join": "os.path:join"}
 
@@ -52,3 +52,9 @@ def test_a_module_that_lacks_its_own_dependency_names_the_dependency(tmp_path, m
     with pytest.raises(RecipeError, match="no module 'absent_dependency'"):
         load("users_filter:f", kind="filter")
     sys.modules.pop("users_filter", None)
+
+
+def test_references_are_found_in_mappings_and_lists_with_their_keys():
+    written = {"train": {"optimizer": {"name": "mine.rules:optimizer"}, "steps": 3}, "filters": ["length", "mine:f"]}
+    found = dict(references_in(written))
+    assert found == {"train.optimizer.name": "mine.rules:optimizer", "filters.1": "mine:f"}

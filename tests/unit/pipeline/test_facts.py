@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.tiny_models import tokenizer
-from trainwright.artifact.dataset_facts import described_facts
+from trainwright.artifact.reading import described_facts
 from trainwright.artifact.workspace import Workspace
 from trainwright.core.errors import DataError
 from trainwright.core.records import to_json

@@ -52,6 +52,26 @@ def test_epochs_of_a_corpus_that_is_elsewhere_are_not_judged(tmp_path) -> None:
         assert problems(tmp_path, corpus, "train.duration=1e-9 epochs") == []
 
 
+@pytest.mark.parametrize(
+    ("duration", "start", "refused"),
+    [
+        ("8 steps", "8 steps", True),
+        ("8 steps", "8192 tok", True),
+        ("8 steps", "7000 tok", False),
+        ("2 tok/param", "2 tok/param", True),
+        ("2 tok/param", "1 tok/param", False),
+        ("2 tok/param", "1M steps", False),  # whose vocabulary the dataset may have
+        ("3 epochs", "3 epochs", True),
+        ("0 steps", "1 steps", False),  # which is told of the run
+    ],
+)
+def test_an_average_that_begins_after_the_run_is_refused_where_that_is_sure(tmp_path, duration, start, refused) -> None:
+    found = problems(tmp_path, f"train.duration={duration}", f"train.ema={{start: {start}}}")
+    ours = [each for each in found if each.where == "train.ema.start"]
+    assert len(ours) == refused
+    assert all("the run ends before the average of its weights begins" in each.what for each in ours)
+
+
 LABELS = "task={name: classify, labels: [ham, other]}"
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 
 import pytest
 import torch
 
+from trainwright.artifact.reading import read_plan
 from trainwright.core.errors import MachineError, RecipeError
-from trainwright.core.records import from_json
 from trainwright.runtime.execution import Execution, execution_of, torch_settings
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
@@ -24,7 +23,7 @@ def planned(root, kind, deterministic) -> Plan:
     model = {"layers": 1, "width": 8, "heads": 1}
     recipe = Recipe.model_validate({"name": "tiny", "model": model, "data": {"sources": [{"kind": "python-stdlib"}]}})
     path = make_plan(root, recipe, vocabulary=300).path / "plan.json"
-    plan = from_json(Plan, json.loads(path.read_text()), where="plan.json")
+    plan = read_plan(path)
     node = replace(plan.cluster.node, device=replace(plan.cluster.device, kind=kind))
     return replace(
         plan,

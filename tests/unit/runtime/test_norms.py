@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainwright.runtime import norms
 from trainwright.runtime.cuts import Cut, mark
 from trainwright.runtime.mesh import ALONE, Mesh
-from trainwright.runtime.norms import clip, global_norm
+from trainwright.runtime.norms import as_part_of, clip, global_norm
 from trainwright.spec.workload import ParallelPlan
 
 
@@ -102,3 +108,21 @@ def test_a_copy_counts_once_and_a_part_fully() -> None:
     assert float(global_norm([copied], mesh)) == pytest.approx((6 / 2) ** 0.5)
     assert float(global_norm([cut], mesh)) == pytest.approx(6**0.5)
     assert float(global_norm([whole], mesh)) == pytest.approx((6 / 4) ** 0.5)
+
+
+@pytest.fixture
+def second_of_two() -> Iterator[DeviceMesh]:
+    """The mesh of a rank whose neighbour is not there."""
+    dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
+    yield init_device_mesh("cpu", (2,))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (5, 3, 2), (5,)])
+def test_a_part_lies_where_that_of_another_tensor_does(second_of_two, shape) -> None:
+    like = distribute_tensor(torch.arange(20.0).reshape(5, 4), second_of_two, [Shard(0)], src_data_rank=None)
+    whole = torch.arange(float(math.prod(shape))).reshape(shape)
+    here = as_part_of(like, whole[3:], shape)
+    truth = distribute_tensor(whole, second_of_two, [Shard(0)], src_data_rank=None)
+    assert (here.shape, here.stride(), here.placements) == (whole.shape, whole.stride(), truth.placements)
+    assert torch.equal(here.to_local(), truth.to_local())

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from trainwright.artifact.reading import read_plan
 from trainwright.artifact.shards import TokenDataset
-from trainwright.core.records import from_json
-from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.testing.artifacts import END_OF_TEXT, make_artifact, make_dataset, make_plan, train_tokenizer
 
@@ -63,7 +60,7 @@ def test_a_dataset_is_its_documents_in_order(tmp_path):
 
 def test_a_plan_is_what_the_trainer_was_asked_for(tmp_path, recipe):
     artifact = make_plan(tmp_path, recipe, vocabulary=300, steps=7, micro_batch=2, precision="bf16")
-    plan = from_json(Plan, json.loads(artifact.file("plan.json").read_text()), where="plan.json")
+    plan = read_plan(artifact.file("plan.json"))
     assert plan.model.vocabulary == 300
     assert (plan.workload.steps, plan.workload.total_tokens) == (7, 7 * 64)
     assert plan.workload.problems(plan.model) == ()

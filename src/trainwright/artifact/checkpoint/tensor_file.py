@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.artifact.weight_headers import LENGTH_BYTES, MOST_HEADER_BYTES
+from trainwright.artifact.model_folder import LENGTH_BYTES, MOST_HEADER_BYTES
 
 ELEMENT_BYTES: Mapping[str, int] = {
     **dict.fromkeys(("F64", "I64", "U64"), 8),

@@ -23,7 +23,7 @@ from torch.distributed.tensor import DTensor
 from trainwright.model.dropout import mixed_bits
 from trainwright.model.optimizers.adamw import CHUNK_ELEMENTS, ReducedAdamW, moments_after, move
 from trainwright.runtime.cuts import cut_of
-from trainwright.runtime.norms import local
+from trainwright.runtime.norms import as_part_of, local
 from trainwright.runtime.rng import derive
 
 BLOCK = 256
@@ -126,11 +126,4 @@ def scales_of(parameter: Tensor) -> Tensor:
     if columns > 1 and part.shape[1] % BLOCK:
         raise ValueError(f"ranks have {part.shape[1]} columns each, no multiple of the {BLOCK} that one scale is for")
     blocks = -(-parameter.shape[1] // BLOCK)
-    return DTensor.from_local(
-        zeros,
-        parameter.device_mesh,
-        parameter.placements,
-        run_check=False,
-        shape=torch.Size((parameter.shape[0], blocks)),
-        stride=(blocks, 1),
-    )
+    return as_part_of(parameter, zeros, (parameter.shape[0], blocks))

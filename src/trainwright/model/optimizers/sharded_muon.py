@@ -10,6 +10,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from trainwright.model.muon import Muon, entry_dtype, orthogonal
 from trainwright.runtime.cuts import cut_of, whole_shape
+from trainwright.runtime.norms import as_part_of
 
 
 class ShardedMuon(Muon):
@@ -36,10 +37,7 @@ class ShardedMuon(Muon):
 def _whole(like: Tensor, part: Tensor) -> Tensor:
     whole, cut = part.to(entry_dtype(part.dtype)), cut_of(like)
     if isinstance(like, DTensor):
-        shared = DTensor.from_local(
-            whole, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
-        )
-        whole = shared.full_tensor()
+        whole = as_part_of(like, whole, like.shape).full_tensor()
     return whole if cut is None else cut.gather(whole)
 
 

@@ -100,10 +100,16 @@ class TensorDecoder(Decoder):
         """Returns the logits of the classes.
 
         Raises:
-            NotImplementedError: the head is cut; a loss of its own would need all logits on one rank.
+            RecipeError: the head is cut, and a task's own loss asks for all logits on one rank.
         """
         if not self.spec.classes:
-            raise NotImplementedError("whole logits lie on no tensor-parallel rank: ask for head_loss or token_losses")
+            raise RecipeError(
+                "whole logits lie on no tensor-parallel rank",
+                where="train.exec.layout",
+                seen=f"tp={len(self.entries)}",
+                expected="a loss of head_loss or token_losses",
+                fix="set tp=1, or let the task's loss ask the network for one of these",
+            )
         return super().logits(hidden)
 
 

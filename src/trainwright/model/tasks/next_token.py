@@ -14,15 +14,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from trainwright.artifact.shards import TokenDataset, TokenSplit
+from trainwright.core.registry import load
 from trainwright.model.attention import document_ids, document_positions
 from trainwright.model.losses import IGNORE, Loss
 from trainwright.model.network import Network
-from trainwright.model.tasks.breakdown import by_context, by_document_size
 from trainwright.model.tasks.evaluate_loss import summarise, token_nats
 from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, Metric
 from trainwright.model.tasks.windows import Windows
 from trainwright.spec.recipe import Recipe
 
+BREAKDOWN = "trainwright.model.tasks.breakdown"
+"""Tables of an evaluation, which a validation has none of."""
 CONTEXT_CURVE = {
     "title": "What context is worth",
     "x": "from_tokens",
@@ -107,9 +109,10 @@ class NextToken:
         result = summarise(split, costs)
         details: dict[str, Any] = {}
         if options.detailed:
-            rows = by_context(costs, sequence_tokens=self.sequence_tokens)
+            rows = load(f"{BREAKDOWN}:by_context", kind="table")(costs, sequence_tokens=self.sequence_tokens)
             details["by_context"] = CONTEXT_CURVE | {"rows": rows}
-            details["by_document_size"] = by_document_size(split, costs, documents=result.documents)
+            by_size = load(f"{BREAKDOWN}:by_document_size", kind="table")
+            details["by_document_size"] = by_size(split, costs, documents=result.documents)
         metrics = {
             "loss": Metric(value=result.loss, unit="nats/token"),
             "bits_per_byte": Metric(value=result.bits_per_byte, unit="bits/byte"),

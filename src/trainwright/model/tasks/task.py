@@ -37,6 +37,11 @@ class Batches(Protocol):
         """Returns the batch of a step, counted from 0, on the CPU; of its sequences those in ``rows``, None: all."""
 
 
+def batch_of(batches: Batches, step: int, rows: range | None) -> Batch:
+    """Returns the batch of a step, or these rows of it; whole ones a plug-in's ``batch`` may give without rows."""
+    return batches.batch(step) if rows is None else batches.batch(step, rows)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metric:
     """A measured number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
@@ -50,7 +51,7 @@ def _plan_on(training: Step, *, on: str, root: Path) -> Plan:
         parallel = how.layout.parallel()
         axes = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep")
         names = (*axes, "context", "zero_stage", "sequence_parallel", "virtual_stages", "schedule")
-        layout |= {name: getattr(parallel, name) for name in names}  # type: ignore[typeddict-item]
+        layout |= cast("FixedLayout", {name: getattr(parallel, name) for name in names})
     if how.micro_batch != "auto":
         layout["micro_batch"] = how.micro_batch
     question = question_about(training, on=on, root=root, layout=layout)
@@ -58,7 +59,9 @@ def _plan_on(training: Step, *, on: str, root: Path) -> Plan:
         raise RecipeError(
             "a dry run of this machine needs no --on", where="--on", seen=on, fix="leave it out, or name a device"
         )
-    return plan_run(scenario_of(question))
+    scenario = scenario_of(question)
+    refuses = load("trainwright.stages.train.layout:refuses", kind="layout")
+    return plan_run(replace(scenario, refuses=refuses(training.recipe, scenario.run.model, scenario.run.workload)))
 
 
 def _with_exec(recipe: Recipe, **changes: object) -> Recipe:

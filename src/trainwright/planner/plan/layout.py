@@ -123,7 +123,8 @@ def choose(scenario: Scenario) -> Choice:
     wanted, run = wanted_layout(scenario), scenario.run
     if not run.model.is_divisible:
         _refuse_divisions(wanted)
-    compared = compare(run, [run.cluster.devices], layout=wanted, frugal=scenario.tunes, source=scenario.source)
+    frugal, source, refuses = scenario.tunes, scenario.source, scenario.refuses
+    compared = compare(run, [run.cluster.devices], layout=wanted, frugal=frugal, source=source, refuses=refuses)
     order = compared.order()
     if len(order):
         plain = order[np.argmin(splits(compared.layouts)[order])]
@@ -285,6 +286,8 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
         context=wanted.get("context", "gather"),
     )
     problems = plan.problems(scenario.run.transformer, scenario.run.workload, scenario.run.cluster)
+    if scenario.refuses is not None:
+        problems += scenario.refuses(plan, wanted.get("recompute", "none"))
     if problems:
         raise RecipeError("this layout cannot run: " + "; ".join(problems), field="layout")
     recomputes = _recomputes(wanted, plan)

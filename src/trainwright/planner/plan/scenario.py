@@ -25,6 +25,7 @@ from trainwright.planner.plan.sizes import AS_ASKED, passes_of, workload_of
 from trainwright.planner.plan.usual import as_usual
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
+from trainwright.planner.search.layouts import Refuses
 from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
 from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
@@ -71,6 +72,8 @@ class Scenario:
     """What its software does of the layout by itself, of parts that nobody fixes."""
     may_offload: bool = False
     """Activations are offloaded by the software's habit alone: where no bus leads to host memory, they stay."""
+    refuses: Refuses | None = None
+    """Says why what trains does not execute a layout; None: software that is not asked."""
     on_this_machine: bool = False
     """On this one machine nobody asks what a run needs of a node, or how sure its verdict is."""
 

@@ -65,6 +65,26 @@ def too_short(recipe: Recipe, facts: DatasetFacts) -> RecipeError:
     )
 
 
+def average_start(recipe: Recipe, facts: DatasetFacts) -> int:
+    """Returns the steps of the run before the average of the weights begins; 0 where there is none.
+
+    Raises:
+        RecipeError: the run ends before; or as ``tokens_in``.
+    """
+    if recipe.train.ema is None:
+        return 0
+    steps = steps_in(recipe, recipe.train.duration, facts)
+    start = steps_in(recipe, recipe.train.ema.start, facts)
+    if start >= steps:
+        raise RecipeError(
+            "the run ends before the average of its weights begins",
+            where="train.ema.start",
+            seen=f"{start:,} steps",
+            expected=f"fewer than the run's {steps:,}",
+        )
+    return start
+
+
 def steps_in(recipe: Recipe, duration: str, facts: DatasetFacts) -> int:
     """Returns the updates in a duration, rounded to whole ones; raises as ``tokens_in``."""
     return round(tokens_in(recipe, duration, facts) / recipe.train.batch_tokens)

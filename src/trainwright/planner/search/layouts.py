@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +26,8 @@ from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
 
 Memo = dict[tuple[object, ...], tuple[Candidates, Numbers, MemoryTable]]
 """Candidates, what their states need, and what they need at the peak."""
+Refuses = Callable[[ParallelPlan, Recompute], tuple[str, ...]]
+"""Says why what trains does not execute a layout; nothing where it does."""
 UNSURE = 1.1
 """How much longer a step may take that surely has the memory it needs."""
 SURELY = 2.0
@@ -146,13 +149,15 @@ def compare(
     larger: Sequence[tuple[Workload, Sequence[int]]] = (),
     memo: Memo | None = None,
     source: RateSource = CATALOGUE,
+    refuses: Refuses | None = None,
 ) -> Compared:
     """Returns the memory of every sensible layout, and the time of those that fit and can be the fastest.
 
     ``larger`` has the same work in larger batches, each with the numbers of devices for which it is compared too. Of
     ``layout`` what is fixed is kept, sensible or not. Where none fits, a ``thorough`` comparison tries those that
     are not sensible too. Comparisons of one model, workload, stack and ``layout`` on many devices can share a ``memo``:
-    what reaches as far has the same layouts. It keeps the latest, so that such devices should follow each other.
+    what reaches as far has the same layouts. It keeps the latest, so that such devices should follow each other. What
+    ``refuses`` gives reasons against is left out, in comparisons without a ``memo``.
 
     Raises:
         RecipeError: the device has no rate for the workload's precision, or no link that the layouts need.
@@ -172,10 +177,13 @@ def compare(
         larger=larger,
         memo=memo,
         wasteful=wasteful,
+        refuses=refuses,
     )
     if sensible.fits.any() or not thorough:
         return sensible
-    every = _compared(run, devices, source, offload=offload, layout=wanted, frugal=frugal, wasteful=True)
+    every = _compared(
+        run, devices, source, offload=offload, layout=wanted, frugal=frugal, wasteful=True, refuses=refuses
+    )
     return every if every.fits.any() else replace(every, pruned=sensible.pruned)
 
 
@@ -190,6 +198,7 @@ def _compared(
     larger: Sequence[tuple[Workload, Sequence[int]]] = (),
     wasteful: bool = False,
     memo: Memo | None = None,
+    refuses: Refuses | None = None,
 ) -> Compared:
     lacking_axes(run)  # raises where the software does not run on such devices, which the key does not say
     # What layouts there are, and what each needs, follows from these alone.
@@ -206,6 +215,7 @@ def _compared(
             for work, counts in ((run.workload, devices), *larger)
         )
         left = replace(left, layouts=Layouts.joined([left.layouts, *(each.layouts for each in more)]))
+        left = left if refuses is None else _executed(left, refuses)
         memory = network.memory(run, left.layouts, source.process(run))
         memo[key] = (left, network.states_bytes(run, left.layouts), memory)
     left, states, memory = memo[key]
@@ -230,6 +240,20 @@ def _compared(
         unsure=unsure,
         pruned=pruned,
         frugal=frugal,
+    )
+
+
+def _executed(left: Candidates, refuses: Refuses) -> Candidates:
+    """Returns the layouts that are not refused; the others are counted by their reasons."""
+    reasons = ["; ".join(refuses(*parallel_plan(left.layouts, place))) for place in range(len(left.layouts))]
+    kept = np.asarray([not each for each in reasons], dtype=np.bool_)
+    counts = Counter(each for each in reasons if each)
+    pruned = (Pruned(rule="not executed", reason=reason, layouts=count) for reason, count in counts.items())
+    # Of a layout some recomputations may be left: then none of them stands for the others.
+    return Candidates(
+        layouts=left.layouts.take(kept),
+        pruned=(*left.pruned, *pruned),
+        recomputes=left.recomputes if kept.all() else 1,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import isnan
 
 from trainwright.artifact.checkpoint.difference import TensorDifference
 from trainwright.artifact.checkpoint.index import Index
@@ -10,6 +12,14 @@ from trainwright.artifact.checkpoint.listing import Listed
 from trainwright.core.spelling import counted
 from trainwright.core.units import format_bytes
 from trainwright.render.page import Page
+
+KINDS = {
+    "missing": "on one side alone",
+    "shape": "in shape",
+    "dtype": "in dtype",
+    "values": "in values",
+}
+"""What ``TensorDifference.kind`` is in words, the gravest first."""
 
 
 def show_list(found: Sequence[Listed], page: Page) -> None:
@@ -45,10 +55,11 @@ def show_check(index: Index, damages: Sequence[str], page: Page) -> None:
 
 
 def show_differences(found: Sequence[TensorDifference], page: Page) -> None:
-    """Writes a row for each tensor that differs."""
+    """Writes how many tensors differ, in what and by how much at most, and a row for each."""
     if not found:
         page.heading("Every tensor is the same.")
         return
+    page.heading(_at_a_glance(found))
     rows = [
         (
             each.name,
@@ -60,3 +71,13 @@ def show_differences(found: Sequence[TensorDifference], page: Page) -> None:
         for each in found
     ]
     page.table(("tensor", "differs in", "elements", "max abs", "relative"), rows)
+
+
+def _at_a_glance(found: Sequence[TensorDifference]) -> str:
+    kinds = Counter(each.kind for each in found)
+    parts = [f"{kinds[kind]} {words}" for kind, words in KINDS.items() if kinds[kind]]
+    numbers = {each.name: each.max_abs for each in found if each.max_abs is not None}
+    # NaN, where a number is none, is the largest difference that there is.
+    worst = max(numbers, key=lambda name: (isnan(numbers[name]), numbers[name]), default=None)
+    most = "" if worst is None else f"; the most in {worst}, by {numbers[worst]:.3g}"
+    return f"{counted(len(found), 'tensor')} {'differs' if len(found) == 1 else 'differ'}: {', '.join(parts)}{most}."

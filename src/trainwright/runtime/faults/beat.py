@@ -22,12 +22,12 @@ from typing import Any
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
+from trainwright.artifact.store import writing
 from trainwright.core.errors import in_one_line
+from trainwright.runtime.timing.clock import Position
 
 KEPT_COLLECTIVES = "64"
 """Of torch's flight recorder: enough to compare ranks, few enough to be read every second."""
-Position = tuple[int, str, object]
-"""Step, phase, and something that changes with each phase."""
 Arrivals = Mapping[str, int]
 """When a rank came to each collective, in nanoseconds, by the collective's name and number."""
 
@@ -140,12 +140,18 @@ def _collectives() -> tuple[str, int, dict[str, int]]:
 
 @contextmanager
 def beating(folder: Path | None, rank: int, hang_after_s: float) -> Iterator[Beat | None]:
-    """Says how this rank is for a while, writes its stacks where SIGUSR2 asks for them; silent without a folder."""
+    """Says how this rank is for a while, writes its stacks where SIGUSR2 asks for them; silent without a folder.
+
+    Raises:
+        MachineError: the disk takes no file for them.
+    """
     if folder is None:
         yield None
         return
     os.environ.setdefault("TORCH_FR_BUFFER_SIZE", KEPT_COLLECTIVES)
-    with stack_of(folder, rank).open("w") as stacks:
+    with writing(folder, field="TMPDIR"):
+        stacks = stack_of(folder, rank).open("w")
+    with stacks:
         faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
         beat = Beat(folder, rank, interval_s(hang_after_s))
         try:

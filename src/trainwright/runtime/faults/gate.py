@@ -40,8 +40,18 @@ class Numbers(Protocol):
         """Returns the gradient's norm before clipping."""
 
 
+class Scale(Protocol):
+    """What losses are multiplied by, so that gradients stay in the range of their dtype (``LossScale``)."""
+
+    def overflows(self, both: Tensor) -> Tensor:
+        """Returns whether a gradient left that range, of loss and norm."""
+
+    def follow(self, overflow: Tensor) -> None:
+        """Takes in an update."""
+
+
 Kind = Literal["not_finite", "overflow", "spike"]
-"""``overflow``: a scaled gradient left the range of its dtype, which a smaller scale mends (``LossScale``)."""
+"""``overflow``: a scaled gradient left the range of its dtype, which a smaller ``Scale`` mends."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +80,7 @@ class Gate:
         device: torch.device,
         *,
         seen: Iterable[tuple[float, float]] = (),
+        scale: Scale | None = None,
     ) -> None:
         """Watch the updates of these optimizers.
 
@@ -78,10 +89,12 @@ class Gate:
             optimizers: that make an update.
             device: where losses are.
             seen: loss and norm of the last updates, from a checkpoint.
+            scale: follows them; what it calls an overflow is left out, and is no fault. None: losses are not scaled.
         """
-        self._section, self._optimizers = section, optimizers
+        self._section, self._optimizers, self._scale = section, optimizers, scale
         self._here = device.type == "cpu"
-        self._skips = "skip" in (section.not_finite, section.spike)
+        # An overflow must not be made, whatever is done about faults.
+        self._skips = scale is not None or "skip" in (section.not_finite, section.spike)
         self._masks = not self._here and all(_takes_mask(each) for each in optimizers)
         # On the device, so that a comparison needs nobody's answer; the newest last.
         rows = list(seen)[-section.window :]
@@ -95,18 +108,21 @@ class Gate:
         """Returns whether the optimizers are to step; where it is True they may still be told to change nothing."""
         loss = update.loss_sum.to(self._exact) / update.targets
         both = torch.stack([loss, update.grad_norm.to(self._exact)])
-        overflow = self._overflows(both)
+        none = torch.zeros((), dtype=torch.bool, device=both.device)
+        overflow = none if self._scale is None else self._scale.overflows(both)
         broken = ~(both.isfinite().all() | overflow)
-        spike = self._is_spike(both) & ~overflow if self._section.watches else torch.zeros_like(broken)
+        spike = self._is_spike(both) & ~overflow if self._section.watches else none
         refused = broken | overflow | spike | self._shut
         reasons: dict[Kind, Tensor] = {"not_finite": broken, "overflow": overflow, "spike": spike & ~self._shut}
         self._unread.append((update, both, reasons))
-        stays = broken if self._section.not_finite != "skip" else torch.zeros_like(broken)
+        stays = broken if self._section.not_finite != "skip" else none
         if self._section.spike in ("stop", "rollback"):
             stays = stays | spike
         self._shut = self._shut | stays
         if self._section.watches:
             self._remember(both, refused)
+        if self._scale is not None:
+            self._scale.follow(overflow)
         if self._here:
             return not bool(refused)
         if self._masks:
@@ -115,10 +131,6 @@ class Gate:
             return True
         # Reading it would make the host wait: done only where an update must not be made, and no kernel can leave it.
         return not self._skips or not bool(refused)
-
-    def _overflows(self, both: Tensor) -> Tensor:
-        """Returns whether a scaled gradient left the range of its dtype; nothing is scaled here."""
-        return torch.zeros((), dtype=torch.bool, device=both.device)
 
     def _is_spike(self, both: Tensor) -> Tensor:
         known = self._seen.shape[0]

@@ -11,6 +11,9 @@ import torch
 from trainwright.runtime.device import Mark, marker, passed, seconds_between
 from trainwright.spec.measures import BESIDE_STEPS, PhaseTimes
 
+Position = tuple[int, str, object]
+"""Where training stands: updates made, the phase, and something that changes with each phase."""
+
 
 class Span(NamedTuple):
     """A stretch of one phase, in seconds since the clock was started."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from trainwright.spec.families.config_reader import ConfigReader
+from typing import TYPE_CHECKING
+
 from trainwright.spec.families.family import Family
 from trainwright.spec.families.llama import decoder_head
 from trainwright.spec.model import ModelSpec
+
+if TYPE_CHECKING:
+    from trainwright.spec.families.config_reader import ConfigReader
 
 FAMILY = Family(
     gated=False,

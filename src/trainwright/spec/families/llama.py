@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.family import Family
 from trainwright.spec.model import ModelSpec
+
+if TYPE_CHECKING:
+    from trainwright.spec.families.config_reader import ConfigReader
 
 FAMILY = Family(
     gated=True,

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from trainwright import __version__
 from trainwright.artifact.model_folder import SHAPE_FILE
+from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.artifact.summaries import AuditSummary
@@ -35,7 +36,7 @@ def run(context: Context) -> StageResult:
     planned, trained = context.input("plan"), context.input("checkpoint")
     planned.verify()
     trained.verify({"summary.json", SHAPE_FILE})
-    plan = _read(Plan, planned.file("plan.json"))
+    plan = read_plan(planned.file(PLAN))
     measured = _read(TrainSummary, trained.file("summary.json"))
     comparison = audit(plan, measured)
     write_atomically(context.out / "audit.json", json.dumps(to_json(comparison), indent=1).encode() + b"\n")

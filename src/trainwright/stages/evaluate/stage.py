@@ -14,18 +14,17 @@ import torch
 from trainwright.artifact.evaluation import FILE, FORMAT
 from trainwright.artifact.events import Events
 from trainwright.artifact.model_folder import MODEL_FILES
+from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.plug_in import blaming
-from trainwright.core.records import from_json
 from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import EvaluationOptions, Task, load_task
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
-from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.evaluate.language import Comparison, compare
 
@@ -41,7 +40,7 @@ def run(context: Context) -> StageResult:
     recipe, out, events = context.recipe, context.out, context.events
     planned, prepared, trained = context.input("plan"), context.input("dataset"), context.input("checkpoint")
     planned.verify()
-    plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
+    plan = read_plan(planned.file(PLAN))
     prepared.verify()
     trained.verify(MODEL_FILES)
     dataset = TokenDataset.open(prepared.path)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.events import Events
+from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact
@@ -26,7 +27,6 @@ from trainwright.planner.evidence.ladder import Measurement
 from trainwright.runtime.execution import torch_settings
 from trainwright.runtime.memory import measured_use, tensor_bytes
 from trainwright.runtime.timing.laps import Laps
-from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 
 TRAINER = "trainwright.stages.train.stage"
@@ -47,7 +47,7 @@ def main(request: MeasureRequest) -> None:
     """Measure, and print how far it is and what came of it."""
     recipe = Recipe.model_validate(request.recipe)
     inputs = {role: open_artifact(Path(path)) for role, path in request.inputs.items()}
-    plan = from_json(Plan, read_object(inputs["plan"].file("plan.json")), where=str(inputs["plan"].path))
+    plan = read_plan(inputs["plan"].file(PLAN))
     dataset = TokenDataset.open(inputs["dataset"].path)
     settings = load(f"{TRAINER}:settings_of", kind="trainer")(recipe, plan, dataset)
     with torch_settings(settings), tempfile.TemporaryDirectory() as folder, Events(None, run=recipe.name) as events:

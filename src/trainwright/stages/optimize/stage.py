@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DoesNotFit, TrainwrightError
@@ -178,7 +179,7 @@ class _Climb:
         """Returns a configuration with the plan that the pipeline makes of it."""
         recipe = with_changes(self.context.recipe, changes)
         artifact = self.context.child(recipe, upto="plan", told=False)["plan"]
-        plan = from_json(Plan, read_object(artifact.file("plan.json")), where=str(artifact.path))
+        plan = read_plan(artifact.file(PLAN))
         return _Planned(recipe=recipe, plan=plan, folder=artifact.path)
 
     def _measure(self, planned: _Planned, name: str) -> Measurement:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.registry import load
 from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.hardware.catalogue.devices import device as catalogue_device
@@ -32,6 +33,7 @@ from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
+from trainwright.planner.search.layouts import Refuses
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Assumption, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
 from trainwright.spec.recipe import Recipe
@@ -43,6 +45,8 @@ from trainwright.stages.plan.precision import at_precision
 from trainwright.stages.plan.ranks import here_for, kept, layout_of
 
 ONE_DEVICE = ParallelPlan()
+REFUSES = "trainwright.stages.train.layout:refuses"
+"""What executes the plan says what it does not: by name, as stages do not import each other."""
 
 
 def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Ledger | None = None) -> Plan:
@@ -114,10 +118,20 @@ def _within_memory(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> tup
     def of(work: Workload) -> Scenario:
         return replace(scenario, run=replace(scenario.run, workload=work), recompute=work.recompute)
 
-    chosen, plan = fitted(
-        recipe.train, scenario.run.workload, lambda work: _laid_out(recipe, of(work), compiled=compiled)
-    )
+    def executes(work: Workload, parallel: ParallelPlan) -> bool:
+        return not _refuses(recipe, of(work).run)(parallel, work.recompute)
+
+    def plan_of(work: Workload) -> Plan:
+        return _laid_out(recipe, of(work), compiled=compiled)
+
+    chosen, plan = fitted(recipe.train, scenario.run.workload, plan_of, executes)
     return of(chosen), plan
+
+
+def _refuses(recipe: Recipe, run: RunSpec) -> Refuses:
+    """Returns what says why the trainer does not execute a layout for this recipe."""
+    found: Refuses = load(REFUSES, kind="layout")(recipe, run.model, run.workload)
+    return found
 
 
 def _laid_out(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> Plan:
@@ -125,7 +139,8 @@ def _laid_out(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> Plan:
     how, run = recipe.train.exec, scenario.run
     parallel = layout_of(how, run)
     if parallel is None:
-        return planned(replace(scenario, layout=kept(how, compiled=compiled))).plan
+        chosen = replace(scenario, layout=kept(how, compiled=compiled), refuses=_refuses(recipe, run))
+        return planned(chosen).plan
     return _fitting(scenario, micro_batches(recipe, run.workload, parallel), replace(parallel, compile=compiled))
 
 

@@ -15,7 +15,7 @@ from trainwright.planner.plan.machine import Here
 from trainwright.spec.plan import Assumption, Plan
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.sections.train import TrainSection
-from trainwright.spec.workload import Recompute, Workload
+from trainwright.spec.workload import ParallelPlan, Recompute, Workload
 
 WAYS: tuple[tuple[Recompute, float], ...] = (
     ("none", 0.0),
@@ -23,8 +23,8 @@ WAYS: tuple[tuple[Recompute, float], ...] = (
     *(("full", budget) for budget in (0.75, 0.5, 0.25, 0.0)),
 )
 """Kinds of recomputation, and what share of the blocks is left out of it."""
-ONCE = ("zero_bubble", "dualpipe")
-"""Schedules whose backward passes are not recomputed."""
+Executes = Callable[[Workload, ParallelPlan], bool]
+"""Says whether the trainer carries a workload out so."""
 
 
 def within(here: Here, limit_bytes: int | None) -> Here:
@@ -38,29 +38,33 @@ def within(here: Here, limit_bytes: int | None) -> Here:
     return replace(here, cluster=replace(here.cluster, node=node))
 
 
-def ways(section: TrainSection, workload: Workload) -> Iterator[Workload]:
-    """Yields the workload with each kind of recomputation from the recipe's own on."""
+def ways(section: TrainSection, workload: Workload, executes: Executes) -> Iterator[Workload]:
+    """Yields the workload with each kind of recomputation that is executed, from the recipe's own on."""
     layout = section.exec.layout
+    parallel = layout.parallel() if isinstance(layout, LayoutSection) else ParallelPlan()
     asked = WAYS.index((workload.recompute, 0.0))
     for place, (recompute, budget) in enumerate(WAYS):
         own = (recompute, budget) == (workload.recompute, 0.0)
-        split = isinstance(layout, LayoutSection) and layout.schedule in ONCE
         selective = section.activation_offload and recompute == "selective"
-        if place >= asked and (own or not (split or selective)):
-            yield replace(workload, recompute=recompute, recompute_budget=budget)
+        way = replace(workload, recompute=recompute, recompute_budget=budget)
+        if place >= asked and (own or (executes(way, parallel) and not selective)):
+            yield way
 
 
-def fitted(section: TrainSection, workload: Workload, plan_of: Callable[[Workload], Plan]) -> tuple[Workload, Plan]:
+def fitted(
+    section: TrainSection, workload: Workload, plan_of: Callable[[Workload], Plan], executes: Executes
+) -> tuple[Workload, Plan]:
     """Returns the fastest way that fits with its plan, else the one that needs least.
 
     Args:
         section: of the recipe, with ``exec.fit_memory``.
         workload: as the recipe asks for it.
         plan_of: lays out a workload, with the best micro batch.
+        executes: what the trainer does.
     """
     limit = section.exec.fit_memory
     assert limit is not None
-    tried = [(work, plan_of(work)) for work in ways(section, workload)]
+    tried = [(work, plan_of(work)) for work in ways(section, workload, executes)]
     fitting = [each for each in tried if each[1].estimate.fits]
     if not fitting:
         return min(tried, key=lambda each: each[1].estimate.memory.total_bytes)

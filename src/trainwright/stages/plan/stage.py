@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from trainwright.artifact.dataset_facts import counted_facts
+from trainwright.artifact.reading import PLAN, counted_facts
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.artifact.summaries import PlanSummary
@@ -56,7 +56,7 @@ def run(context: Context) -> StageResult:
             fix="train for less, or see what a cluster takes: trainwright plan RECIPE --on 64x8xh100-sxm",
         )
     events.message(verdict(plan))
-    write_atomically(context.out / "plan.json", json.dumps(to_json(plan), indent=1).encode() + b"\n")
+    write_atomically(context.out / PLAN, json.dumps(to_json(plan), indent=1).encode() + b"\n")
     summary = PlanSummary(
         fits=estimate.fits,
         precision=plan.workload.precision,

@@ -12,6 +12,7 @@ from trainwright.artifact.evaluation import FILE as EVALUATION
 from trainwright.artifact.evaluation import read_evaluation
 from trainwright.artifact.events import read_events
 from trainwright.artifact.model_folder import SHAPE_FILE
+from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.store import Artifact
 from trainwright.core.paths import read_object
 from trainwright.core.records import from_json
@@ -40,8 +41,8 @@ class RunRecord:
     @cached_property
     def plan(self) -> Plan | None:
         """Returns the plan."""
-        record = self.read("plan", "plan.json")
-        return None if record is None else from_json(Plan, record, where="plan.json")
+        path = self._path("plan", PLAN)
+        return None if path is None else read_plan(path)
 
     @cached_property
     def data(self) -> dict[str, Any] | None:

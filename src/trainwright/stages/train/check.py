@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from trainwright.core.plug_in import Called
 from trainwright.core.registry import is_reference, load
 from trainwright.core.spelling import did_you_mean
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.layout import LayoutSection
+from trainwright.spec.workload import ParallelPlan
+from trainwright.stages.train.layout import refusals
 
 METRICS = {
     "next-token": ("loss", "bits_per_byte", "perplexity"),
@@ -27,6 +31,7 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
     """Yields each problem; its ``where`` is a key of the recipe."""
     del tokenizer
     how, task = recipe.train.exec, recipe.task.name
+    yield from _layout(recipe)
     if is_reference(task):
         yield from MAKE.problems(recipe.task.kind.make, where="task.name")
     metric = how.best_by.split()[-1]
@@ -44,3 +49,22 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
         problem: TrainwrightError | None = load(PLACE, kind="check")(how.checkpoint_to)
         if problem is not None:
             yield problem
+
+
+def _layout(recipe: Recipe) -> Iterator[RecipeError]:
+    """Yields why the trainer does not execute the layout that is asked for, or with ``auto`` none at all."""
+    train, layout = recipe.train, recipe.train.exec.layout
+    asked, where = ParallelPlan(), "train"
+    if isinstance(layout, LayoutSection):
+        asked, where = layout.parallel(), "train.exec.layout"
+    reasons = refusals(
+        replace(asked, compile=train.exec.compile is True),
+        recompute=train.recompute,
+        blocks=recipe.model.layers,
+        family=recipe.model.family,
+        divides=recipe.task.kind.divides,
+        moments=train.optimizer.reduced_moments,
+        precision=train.precision,
+    )
+    if reasons:
+        yield RecipeError("the trainer cannot execute this", where=where, seen="; ".join(reasons))

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-import torch
 from torch import Tensor
 
 from trainwright import __version__
@@ -28,13 +27,12 @@ from trainwright.artifact.checkpoint.index import (
     folder_of,
     step_of,
 )
-from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.events import Events
 from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, MachineError, TrainingError, in_one_line
-from trainwright.core.paths import read_object
-from trainwright.core.records import from_json, to_json
+from trainwright.core.records import to_json
+from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.weights import save_weights
 from trainwright.spec.measures import PhaseTimes
@@ -43,9 +41,11 @@ from trainwright.stages.train.metrics import mean_loss
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.saving.keeping import Policy, measured
 from trainwright.stages.train.saving.pieces import HostCopy
-from trainwright.stages.train.saving.reading import damage, load_tensors
 from trainwright.stages.train.saving.writing import Copies, Save, Writing, drop
 from trainwright.stages.train.world import ALONE, World
+
+READING = "trainwright.stages.train.saving.reading"
+"""Loaded where there is a checkpoint to go on from."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -275,9 +275,9 @@ class Checkpoints:
         found: list[DataError] = []
         paths: list[Path] = self._world.gathered(self.paths())[0]
         for path in reversed(paths):
-            error = damage(path, self._world)
+            error = load(f"{READING}:damage", kind="checkpoint")(path, self._world)
             if error is None:
-                return load(path, model, optimizers, self._world)
+                return load(f"{READING}:restored", kind="checkpoint")(path, model, optimizers, self._world)
             found.append(error)
             self._events.message(f"passing over a damaged checkpoint: {error.where}: {error.what}")
         if found:
@@ -322,31 +322,3 @@ def write_bundle(directory: Path, spec: ModelSpec, weights: Mapping[str, Tensor]
 def _write_shape(directory: Path, spec: ModelSpec, tokenizer: Path) -> None:
     write_atomically(directory / SHAPE_FILE, json.dumps(to_json(spec), indent=1).encode() + b"\n")
     shutil.copyfile(tokenizer, directory / TOKENIZER)
-
-
-def load(path: Path, model: Network, optimizers: Optimizers, world: World = ALONE) -> TrainingProgress:
-    """Takes over weights, optimizer state and progress of an undamaged checkpoint; all processes must ask together."""
-    load_tensors(CheckpointReader(path), dict(model.named_parameters()), optimizers, world)
-    return from_json(TrainingProgress, read_object(path / STATE), where=str(path / STATE))
-
-
-def load_weights(model: Network, weights: Mapping[str, Tensor]) -> None:
-    """Copy whole weights into the model by name.
-
-    Raises:
-        TrainingError: a name or a shape does not match; names it.
-    """
-    parameters = dict(model.named_parameters())
-    odd = sorted(parameters.keys() ^ weights.keys())
-    if odd:
-        raise TrainingError("the weights do not belong to this model", seen=f"{odd[0]!r} on one side only")
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            if parameter.shape != weights[name].shape:
-                raise TrainingError(
-                    "the weight {name!r} does not belong to this model",
-                    seen=str(tuple(weights[name].shape)),
-                    expected=str(tuple(parameter.shape)),
-                    name=name,
-                )
-            parameter.copy_(weights[name])

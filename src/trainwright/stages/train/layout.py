@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
+from trainwright.spec.convnet import AnyModel
 from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
@@ -39,6 +40,7 @@ def refusals(
     family: str | None = None,
     divides: bool = True,
     moments: MomentDtype | None = None,
+    precision: str | None = None,
 ) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
 
@@ -58,7 +60,26 @@ def refusals(
     if parallel.tp > 1 and moments == "int8":
         rows = "moments in int8 have one scale for 256 numbers of a whole row"
         alone += (f"tp={parallel.tp}: {rows}; set tp=1 or train.optimizer.moments=bf16",)
+    if precision == "fp8":
+        alone += load(OF_FLOAT8, kind="precision")(parallel, recompute)
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
+
+
+def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[ParallelPlan, Recompute], tuple[str, ...]]:
+    """Returns what says why a layout is not executed for a recipe; ``auto`` and ``fit_memory`` choose of the rest."""
+
+    def reasons(parallel: ParallelPlan, recompute: Recompute) -> tuple[str, ...]:
+        return refusals(
+            parallel,
+            recompute=recompute,
+            blocks=model.blocks,
+            family=model.family,
+            divides=recipe.task.kind.divides,
+            moments=recipe.train.optimizer.reduced_moments,
+            precision=work.precision,
+        )
+
+    return reasons
 
 
 def check_executable(plan: Plan, recipe: Recipe) -> None:
@@ -71,18 +92,9 @@ def check_executable(plan: Plan, recipe: Recipe) -> None:
     if work.precision in ("tf32", "fp8") and not device.flops_per_s.get(work.precision):
         seen, lacks = device.name, work.precision
         raise RecipeError("the plan's device has no {precision}", where="plan", seen=seen, precision=lacks)
-    refused = refusals(
-        plan.parallel,
-        recompute=work.recompute,
-        blocks=model.blocks,
-        family=model.family,
-        divides=recipe.task.kind.divides,
-        moments=work.moments,
-    )
-    if work.precision == "fp8":
-        refused += load(OF_FLOAT8, kind="precision")(plan.parallel, work.recompute)
-    if refused:
-        raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
+    reasons = refuses(recipe, model, work)(plan.parallel, work.recompute)
+    if reasons:
+        raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(reasons))
 
 
 def plan_differences(

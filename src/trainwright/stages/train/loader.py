@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from trainwright.model.tasks.task import Batch, Batches
+from trainwright.model.tasks.task import Batch, Batches, batch_of
 
 
 def prefetched(
@@ -15,10 +15,9 @@ def prefetched(
 
     ``pin``: in pinned memory, from which an accelerator copies while it computes.
     """
-    part = () if rows is None else (rows,)
 
     def made(step: int) -> Batch:
-        batch = batches.batch(step, *part)
+        batch = batch_of(batches, step, rows)
         return {name: tensor.pin_memory() for name, tensor in batch.items()} if pin else batch
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:

@@ -11,36 +11,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from trainwright.artifact.dataset_facts import described_facts
 from trainwright.artifact.events import START, Events, worked_s
 from trainwright.artifact.model_folder import MODEL_FILES
+from trainwright.artifact.reading import PLAN, described_facts, read_plan
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
-from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.errors import RecipeError
 from trainwright.core.paths import local_path
-from trainwright.core.records import from_json, to_json
+from trainwright.core.records import to_json
 from trainwright.core.registry import load
 from trainwright.model.build import build_network
-from trainwright.model.bundle import check_tokens, load_bundle
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import load_task
-from trainwright.planner.plan.workload import resolve, steps_in
+from trainwright.planner.plan.workload import average_start, resolve, steps_in
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
-from trainwright.spec.workload import DatasetFacts
-from trainwright.stages.train.checkpoints import Checkpoints, load_weights, whole_on_cpu, write_bundle
+from trainwright.stages.train.checkpoints import Checkpoints, whole_on_cpu, write_bundle
 from trainwright.stages.train.layout import check_executable, plan_differences
 from trainwright.stages.train.saving.keeping import Policy
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
+BASE = "trainwright.stages.train.base:begin_with"
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
 FLOAT8 = "trainwright.model.precision.float8:convert"
 ELSEWHERE = "trainwright.runtime.elsewhere:Elsewhere"
@@ -55,7 +52,7 @@ def run(context: Context) -> StageResult:
     """
     planned = context.input("plan")
     planned.verify()
-    plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
+    plan = read_plan(planned.file(PLAN))
     check_executable(plan, context.recipe)
     if plan.parallel.ranks == COMMANDS.get() == 1:
         if context.recipe.train.exec.on_oom == "adapt":
@@ -173,7 +170,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         model=model,
         steps=workload.steps,
         asked_warmup_steps=steps_in(recipe, recipe.train.schedule.warmup, facts),
-        average_from=_average_from(recipe, facts, workload.steps),
+        average_from=average_start(recipe, facts),
         result_weights=recipe.train.result_weights,
         epoch_tokens=recipe.epoch_tokens(tokens=split.tokens, documents=split.documents),
         sequence_tokens=workload.sequence_tokens,
@@ -193,21 +190,6 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     )
 
 
-def _average_from(recipe: Recipe, facts: DatasetFacts, steps: int) -> int:
-    """Returns the steps of the run before the average of the weights begins; 0 where there is none."""
-    if recipe.train.ema is None:
-        return 0
-    start = steps_in(recipe, recipe.train.ema.start, facts)
-    if start >= steps:
-        raise RecipeError(
-            "the run ends before the average of its weights begins",
-            where="train.ema.start",
-            seen=f"{start:,} steps",
-            expected=f"fewer than the run's {steps:,}",
-        )
-    return start
-
-
 def _base(context: Context) -> Path | None:
     """Returns the folder with the weights that training begins with, or None where it begins with random ones."""
     pretrained = context.recipe.model.init_from
@@ -223,16 +205,11 @@ def make_network(
 ) -> tuple[Network, str | None]:
     """Returns a network with the weights in ``base``, or random ones, and what it has a new head for, if it has one.
 
-    Where ``base`` was made for another task or tells other labels, its embedding and blocks are kept, and the head that
-    this task needs is initialised from the recipe's seed.
-
     Raises:
-        RecipeError: those weights belong to another shape or another tokenizer.
-        DataError: they cannot be read, or one of them is not finite.
+        TrainwrightError: as ``base.begin_with``.
     """
-    spec = settings.model
     network = build_network(
-        spec,
+        settings.model,
         dtype=settings.dtype,
         recompute=settings.recompute,
         recomputed=settings.recomputed,
@@ -241,35 +218,7 @@ def make_network(
     if base is None:
         network.initialise(recipe.seed)
         return network, None
-    source, source_tokenizer = load_bundle(base)
-    where = "data.tokenizer" if recipe.model.init_from is None else "model.init_from"
-    check_tokens(source_tokenizer, tokenizer, base=base, where=where)
-    for problem in recipe.model.differences(spec, source.spec):
-        raise problem
-    for name, weight in source.named_parameters():
-        if not weight.isfinite().all():
-            fix = "train it again with lower rates, or begin with another one"
-            raise DataError("a weight of the base is not finite", where=base, seen=name, fix=fix)
-    if (source.spec.classes, source.spec.labels) == (spec.classes, spec.labels):
-        load_weights(network, dict(source.named_parameters()))
-        return network, None
-    network.initialise(recipe.seed)
-    return network, _take_body(network, source)
-
-
-def _take_body(network: Network, base: Network) -> str | None:
-    """Copies all weights of the base but its head's; returns what the network's own head is for, if it has one."""
-    weights: dict[str, Tensor] = dict(base.named_parameters())
-    weights.pop(base.head_name() or "", None)
-    head = network.head_name()
-    if head is not None:
-        weights[head] = network.head_weight.detach()
-    load_weights(network, weights)
-    classes, told = network.spec.classes, base.spec.labels
-    if head is None or not classes:
-        return None if head is None else "the vocabulary"
-    names = "" if told is None else f" ({', '.join(told)})"
-    return f"{classes} labels" + (f"; the base has one for other labels{names}" if base.spec.classes else "")
+    return network, load(BASE, kind="base")(network, recipe, tokenizer, base)
 
 
 def _headline(summary: TrainSummary) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.stages.train.optimizer import Optimizers, clip
 
 if TYPE_CHECKING:
+    from trainwright.model.precision.loss_scale import LossScale
     from trainwright.runtime.faults.gate import Gate
-    from trainwright.runtime.faults.loss_scale import LossScale
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

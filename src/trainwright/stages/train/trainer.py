@@ -16,7 +16,7 @@ from trainwright.artifact.shards import TokenDataset
 from trainwright.core.plug_in import blaming
 from trainwright.core.registry import load
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import EvaluationOptions, Task
+from trainwright.model.tasks.task import EvaluationOptions, Task, batch_of
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.runtime.device import pins
@@ -42,7 +42,7 @@ LIMIT = "trainwright.runtime.timing.time_limit:time_limit"
 KEYED = "trainwright.model.dropout:KeyedBatches"
 ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 GATE = "trainwright.runtime.faults.gate:gate_of"
-SCALED = "trainwright.runtime.faults.loss_scale:scaled"
+SCALED = "trainwright.model.precision.loss_scale:scaled"
 PASSING_OVER = "trainwright.stages.train.faults.passing_over:PassingOver"
 ANSWER = "trainwright.stages.train.faults.policy:answer"
 NONE_MADE = "trainwright.stages.train.faults.policy:none_made"
@@ -165,7 +165,7 @@ class Trainer:
         self.clock.start()
         self.world.follow(lambda: (self.progress.step, *self.clock.running))
         with self.world.counted(self.network, self.clock, compiled=settings.compiled), self._budget(events):
-            logits_bytes, activation_bytes = self._dry_run()
+            logits_bytes, activation_bytes = self._rehearse()
             with StopRequest() as stop, collected_by_hand() as collect:
                 validation = self._loop(metrics, stop, events, collect, limit)
         if board is not None:
@@ -297,10 +297,9 @@ class Trainer:
         with blaming(self.recipe.task.name, where="task.name"):
             return result.as_json(unit=self.task.unit)
 
-    def _dry_run(self) -> tuple[int, int]:
+    def _rehearse(self) -> tuple[int, int]:
         """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted."""
-        rows = self.world.rows(self.settings.batch_sequences)
-        batch = self.batches.batch(self.progress.step, *(() if rows is None else (rows,)))
+        batch = batch_of(self.batches, self.progress.step, self.world.rows(self.settings.batch_sequences))
         micro = next(self.step.micro_batches(batch))
         caches = self.settings.recompute != "none" and not self.settings.compiled
         here = self.world.local(self.network.parameters())

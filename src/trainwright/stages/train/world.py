@@ -14,7 +14,7 @@ from trainwright.artifact.stage import Context
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
-from trainwright.runtime.timing.clock import PhaseClock
+from trainwright.runtime.timing.clock import PhaseClock, Position
 from trainwright.spec.measures import PhaseTimes
 from trainwright.spec.plan import Plan
 from trainwright.stages.train.metrics import TrainingMetrics
@@ -22,8 +22,6 @@ from trainwright.stages.train.step import TrainingStep
 
 COMPILATION = "trainwright.runtime.timing.compilation:compilation_counted"
 
-Position = tuple[int, str, object]
-"""Updates made, the phase, and something that changes with each phase."""
 Follow = Callable[[Callable[[], Position]], None]
 
 

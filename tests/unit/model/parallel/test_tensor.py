@@ -82,7 +82,7 @@ def test_a_head_of_classes_stays_whole() -> None:
 
 
 def test_whole_logits_are_on_no_rank() -> None:
-    with pytest.raises(NotImplementedError, match="head_loss"):
+    with pytest.raises(RecipeError, match=r"train\.exec\.layout: whole logits lie on no .*tp=2.*head_loss"):
         cut(1, tp=2).logits(torch.zeros(2, 32))
 
 

@@ -2,6 +2,7 @@ import pytest
 
 from trainwright import api
 from trainwright.core.errors import RecipeError
+from trainwright.core.registry import load
 from trainwright.pipeline import planning
 from trainwright.pipeline.planning import training_of
 from trainwright.pipeline.several import dry_run as module
@@ -27,7 +28,11 @@ def planned(tmp_path, monkeypatch):
     (tmp_path / "r.yaml").write_text(RECIPE)
     monkeypatch.setattr(planning, "left_here", lambda *args, **kwargs: None)
     monkeypatch.setattr(planning, "machine_of", lambda recipe, root: fake_machine())
-    monkeypatch.setattr(module, "load", lambda name, kind: lambda recipe, plan: plan)
+
+    def loaded(name, kind):
+        return (lambda recipe, plan: plan) if name.endswith(":dry_run") else load(name, kind=kind)
+
+    monkeypatch.setattr(module, "load", loaded)
 
     def plan(*overrides, on=None):
         training, _ = training_of(api.load_recipe("r.yaml", overrides=overrides), root=tmp_path, step=None)
@@ -56,3 +61,11 @@ def test_a_cluster_of_other_size_is_refused(planned):
 def test_this_machine_is_no_other_cluster(planned):
     with pytest.raises(RecipeError, match="needs no --on"):
         planned(on="here")
+
+
+@pytest.mark.parametrize(("moments", "tp"), [("fp32", 2), ("int8", 1)])
+def test_a_layout_of_another_cluster_is_one_that_the_trainer_executes(planned, moments, tp):
+    few = ("model.context_tokens=1024", "train.sequence_tokens=1024", "train.batch_tokens=2048")
+    free = ("train.exec.layout=auto", "train.exec.micro_batch=auto")
+    plan = planned(*few, *free, f"train.optimizer.moments={moments}", on="4xh100-sxm")
+    assert plan.parallel.tp == tp

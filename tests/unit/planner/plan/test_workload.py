@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fixtures.planned_recipe import planned_recipe
-from trainwright.artifact.dataset_facts import counted_facts
+from trainwright.artifact.reading import counted_facts
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import RecipeError
 from trainwright.planner.plan.estimated_facts import bytes_per_token, dataset_assumptions, estimated_facts

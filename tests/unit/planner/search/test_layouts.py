@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -220,3 +220,24 @@ def test_where_nothing_divides_nothing_is_compared():
     assert not len(compared.layouts) and not compared.fits.any() and not len(compared.order())
     chosen = compare(replace(run, stack=read_stack("torchtitan")), [8], layout={"recompute": "selective"})
     assert not len(chosen.layouts), "fused attention writes no scores that this would spare"
+
+
+def test_what_is_not_executed_is_left_out_with_its_reason():
+    run = RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK)
+    every, left = (compare(run, [16], refuses=each) for each in (None, no_tensor_parallel))
+    kept = every.layouts.take(every.layouts.tp == 1)
+    assert [list(getattr(kept, name)) for name in vars_of(kept)] == [
+        list(getattr(left.layouts, name)) for name in vars_of(kept)
+    ]
+    struck = {each.reason: each.layouts for each in left.pruned if each.rule == "not executed"}
+    assert struck == {f"tp={tp}: no": int(np.sum(every.layouts.tp == tp)) for tp in (2, 4, 8)}
+    fitting = every.step_s[every.layouts.tp == 1]
+    assert np.min(left.step_s) == np.min(fitting)
+
+
+def no_tensor_parallel(parallel, recompute):
+    return (f"tp={parallel.tp}: no",) if parallel.tp > 1 else ()
+
+
+def vars_of(layouts):
+    return [each.name for each in fields(layouts)]

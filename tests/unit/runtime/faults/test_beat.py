@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from trainwright.core.errors import MachineError
 from trainwright.runtime.faults.beat import beating, heard, innermost, interval_s, stack_of
 
 
@@ -56,6 +57,16 @@ def test_stacks_are_written_where_they_are_asked_for(tmp_path) -> None:
     with beating(tmp_path, 0, hang_after_s=1.0):
         os.kill(os.getpid(), signal.SIGUSR2)
         wait_for(lambda: "test_beat.py" in stack_of(tmp_path, 0).read_text())
+
+
+def test_a_disk_that_takes_no_file_is_named(tmp_path, monkeypatch) -> None:
+    def refuse(path: Path, mode: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(MachineError, match="the disk is full") as raised, beating(tmp_path, 0, hang_after_s=1.0):
+        pytest.fail("it has nothing to say with")
+    assert str(stack_of(tmp_path, 0)) in str(raised.value)
 
 
 def test_without_a_folder_nobody_speaks(tmp_path) -> None:

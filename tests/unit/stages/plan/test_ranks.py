@@ -9,10 +9,12 @@ import pytest
 from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.machine.nvidia import Gpu
+from trainwright.hardware.machine.record import Machine
 from trainwright.planner.plan.machine import this_machine
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.sections.train import TrainExec
 from trainwright.stages.plan.ranks import BETWEEN_PROCESSORS, here_for, kept, on_ranks, ranks_of, threads_of
+from trainwright.stages.train.layout import check_executable
 from trainwright.testing.machine import fake_machine
 
 GPU = Gpu(
@@ -103,3 +105,38 @@ def test_more_ranks_than_cuda_devices_are_refused() -> None:
     with pytest.raises(RecipeError, match=r"more ranks than this machine has accelerators \(seen 4 ranks, 1 devices\)"):
         ranks_of(TrainExec(layout={"dp_shard": 4}), facts)
     assert ranks_of(TrainExec(layout={"dp_shard": 4}, device="cpu"), facts) == 4
+
+
+@pytest.fixture
+def four_gpus() -> Machine:
+    """The fake machine as one with accelerators that the catalogue knows."""
+    machine = fake_machine()
+    assert machine.probes is not None
+    probes = replace(machine.probes, device_kind="cuda", device_name="h100-sxm", memory_bytes=80 << 30)
+    return replace(machine, facts=replace(machine.facts, gpus=(GPU,) * 4), probes=probes)
+
+
+LONG = ("model.context_tokens=1024", "train.sequence_tokens=1024", "train.batch_tokens=2048")
+"""Two sequences of an update, so that four devices cannot but divide the model or the sequences."""
+
+
+@pytest.mark.parametrize(
+    ("keys", "axis"),
+    [
+        (["train.precision=bf16"], "tp"),
+        (["train.precision=fp8"], "cp"),
+        (["train.precision=bf16", "train.optimizer.moments=int8"], "cp"),
+        (["train.precision=fp8", "train.exec.fit_memory=3GiB"], "cp"),
+    ],
+)
+def test_auto_chooses_among_what_the_trainer_executes(four_gpus, tmp_path, keys, axis) -> None:
+    recipe = planned_recipe(tmp_path, *LONG, *keys)
+    plan = plan_of(recipe, four_gpus)
+    assert getattr(plan.parallel, axis) == 2
+    check_executable(plan, recipe)
+
+
+def test_where_nothing_is_executed_auto_says_why(four_gpus, tmp_path) -> None:
+    recipe = planned_recipe(tmp_path, "train.precision=fp8", "train.recompute=selective")
+    with pytest.raises(RecipeError, match=r"recompute=selective: float8.* set recompute=none or full"):
+        plan_of(recipe, four_gpus)

@@ -1,4 +1,3 @@
-import json
 import subprocess
 import sys
 
@@ -6,11 +5,10 @@ import pytest
 
 from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.artifact.events import Events
+from trainwright.artifact.reading import read_plan
 from trainwright.artifact.stage import Context
 from trainwright.core.errors import DataError, DoesNotFit
-from trainwright.core.records import from_json
 from trainwright.hardware.machine.record import machine_text
-from trainwright.spec.plan import Plan
 from trainwright.stages.plan import run
 from trainwright.testing.artifacts import make_artifact
 from trainwright.testing.machine import fake_machine
@@ -37,7 +35,7 @@ def planned(tmp_path):
 
 def test_the_plan_is_written_and_reads_back(planned, tmp_path):
     result = planned(fake_machine())
-    plan = from_json(Plan, json.loads((tmp_path / "plan.json").read_text()), where="plan.json")
+    plan = read_plan(tmp_path / "plan.json")
     assert plan == plan_of(planned_recipe(tmp_path))
     assert result.summary["precision"] == plan.workload.precision
     assert result.summary["seconds"] == plan.estimate.seconds.mid

@@ -41,3 +41,25 @@ def test_the_names_are_those_that_validation_measures(make_recipe, inputs_for, t
 def test_where_checkpoints_go_is_looked_at(tmp_path, place, said) -> None:
     found = of(tmp_path, f"train.exec.checkpoint_to={place}")
     assert [said in line for line in found] == [True] * bool(said)
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        (["train.precision=fp8", "train.exec.layout.tp=2"], "tp=2: float8 has one scale"),
+        (["train.precision=fp8", "train.recompute=selective"], "recompute=selective: float8"),
+        (["train.optimizer.moments=int8", "train.exec.layout.tp=2"], "tp=2: moments in int8"),
+        (["train.exec.layout.ep=2"], "ep=2: experts are not built"),
+        (["train.exec.layout={pp: 2, dp_shard: 2, zero_stage: 2}"], "zero_stage=2: a pipeline"),
+        (["train.exec.layout={pp: 2, schedule: zero_bubble}", "train.exec.compile=true"], "compile=True: "),
+    ],
+)
+def test_a_layout_that_is_not_executed_is_refused_before_there_is_a_dataset(tmp_path, keys, line) -> None:
+    (said,) = of(tmp_path, *keys)
+    where = "train.exec.layout" if any("layout" in key for key in keys) else "train"
+    assert said.startswith(f"{where}: the trainer cannot execute this (seen {line}")
+
+
+def test_what_the_plan_decides_is_not_refused_here(tmp_path) -> None:
+    assert of(tmp_path, "train.exec.layout={pp: 2, schedule: zero_bubble}") == [], "compile=auto"
+    assert of(tmp_path, "train.precision=fp8", "train.exec.layout.dp_shard=2") == []

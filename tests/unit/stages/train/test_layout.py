@@ -135,10 +135,6 @@ def test_what_recipe_and_plan_say_is_checked_whole(make_recipe, keys, parallel, 
         check_executable(replace(plan_of(recipe), parallel=parallel), recipe)
 
 
-def test_moments_in_eight_bits_lie_on_whole_rows() -> None:
-    assert refusals(ParallelPlan(tp=2), moments="bf16") == refusals(ParallelPlan(dp_shard=2), moments="int8") == ()
-
-
 def test_a_network_of_its_own_and_whole_sequences_are_checked(make_recipe, monkeypatch) -> None:
     recipe = make_recipe()
     plan = replace(plan_of(recipe), parallel=ParallelPlan(cp=2))

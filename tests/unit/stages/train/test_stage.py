@@ -232,10 +232,10 @@ def test_checkpoint_of_another_model_is_refused(make_recipe, inputs_for, tmp_pat
         train(other, inputs_for(other), tmp_path / "out")
 
 
-def test_the_dry_run_changes_nothing(make_recipe, inputs_for, tmp_path, monkeypatch) -> None:
+def test_the_rehearsal_changes_nothing(make_recipe, inputs_for, tmp_path, monkeypatch) -> None:
     recipe = make_recipe()
     inputs = inputs_for(recipe)
     train(recipe, inputs, tmp_path / "with")
-    monkeypatch.setattr(Trainer, "_dry_run", lambda self: (0, 0))
+    monkeypatch.setattr(Trainer, "_rehearse", lambda self: (0, 0))
     train(recipe, inputs, tmp_path / "without")
     assert_same(tmp_path / "with", tmp_path / "without")

@@ -13,6 +13,7 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import KernelChoice, Recompute
 from trainwright.stages.train.faults.memory import Change
+from trainwright.stages.train.layout import refusals
 
 ENOUGH = 0.75
 """Activations and logits of a change, over those now: less than this, or it would soon be out of memory again."""
@@ -44,7 +45,12 @@ def _recomputes(plan: Plan) -> tuple[Recompute, ...]:
         return (work.recompute,)
     more = RECOMPUTES[RECOMPUTES.index(work.recompute) :]
     # What selective recomputation keeps is not moved to host memory.
-    return tuple(each for each in more if each != "selective" or not work.activation_offload)
+    return tuple(
+        each
+        for each in more
+        if not (each == "selective" and work.activation_offload)
+        and not refusals(plan.parallel, recompute=each, precision=work.precision)
+    )
 
 
 def _forecast(plan: Plan, kernels: KernelChoice, micro_batch: int, recompute: Recompute) -> tuple[float, float] | None:

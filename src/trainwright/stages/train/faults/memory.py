@@ -6,6 +6,7 @@ import gc
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -138,10 +139,10 @@ def adapting(context: Context, plan: Plan, train: Callable[..., Any], *arguments
         gc.collect()
         recipe, plan = with_change(context.recipe, plan, change)
         context = replace(context, recipe=recipe)
-        tell(context, what, change)
+        tell(context.out, context.events, what, change)
 
 
-def tell(context: Context, what: str, change: Change) -> None:
+def tell(out: Path, events: Events, what: str, change: Change) -> None:
     """Records what training goes on with."""
-    with Events(context.out / "events.jsonl", run=context.recipe.name, listeners=context.events.listeners) as log:
+    with Events(out / "events.jsonl", run=events.run, listeners=events.listeners) as log:
         log.message(f"{what}: going on from the last checkpoint with {change}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainwright.model.tasks.task import Batch, Batches
+from trainwright.model.tasks.task import Batch, Batches, batch_of
 
 
 class PassingOver:
@@ -15,7 +15,7 @@ class PassingOver:
 
     def batch(self, step: int, rows: range | None = None) -> Batch:
         """Returns the batch of a step, as ``Batches``."""
-        return self.batches.batch(place(step, self.passed_over), *(() if rows is None else (rows,)))
+        return batch_of(self.batches, place(step, self.passed_over), rows)
 
 
 def place(step: int, passed_over: Iterable[int]) -> int:

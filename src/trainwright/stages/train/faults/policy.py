@@ -12,6 +12,7 @@ import torch
 from trainwright.artifact.checkpoint.index import step_of
 from trainwright.artifact.events import Events
 from trainwright.core.errors import TrainingError
+from trainwright.model.tasks.task import batch_of
 from trainwright.runtime.faults.diagnosis import Finding, first_not_finite
 from trainwright.runtime.faults.gate import Fault, action_of
 from trainwright.stages.train.faults.passing_over import place
@@ -117,8 +118,7 @@ def _explained(trainer: Trainer, fault: Fault, step: int) -> str:
 
 
 def _batch(trainer: Trainer, step: int) -> Any:
-    rows = trainer.world.rows(trainer.settings.batch_sequences)
-    return trainer.batches.batch(step, *(() if rows is None else (rows,)))
+    return batch_of(trainer.batches, step, trainer.world.rows(trainer.settings.batch_sequences))
 
 
 def _tokens(trainer: Trainer, read: int, rows: tuple[int, ...]) -> str:

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from trainwright.core.errors import RecipeError
 from trainwright.model.network import Network
 from trainwright.runtime.device import pins
-from trainwright.runtime.norms import local
+from trainwright.runtime.norms import as_part_of, local
 from trainwright.spec.sections.train import OptimizerSection
 from trainwright.spec.workload import UpdateKernel
 from trainwright.stages.train.optimizer import Optimizers
@@ -107,15 +107,7 @@ class HostOptimizers(Optimizers):
     def _laid_out(self, parameter: nn.Parameter, value: Tensor) -> Tensor:
         if not isinstance(parameter, DTensor) or value.ndim != parameter.ndim:
             return value
-        shape = torch.Size((parameter.shape[0], *value.shape[1:]))
-        return DTensor.from_local(
-            value.to(local(parameter).device),
-            parameter.device_mesh,
-            parameter.placements,
-            run_check=False,
-            shape=shape,
-            stride=torch.empty(shape, device="meta").stride(),
-        )
+        return as_part_of(parameter, value.to(local(parameter).device), (parameter.shape[0], *value.shape[1:]))
 
     def on_device(self) -> Iterator[Tensor]:
         """Yields nothing: no state is on the device."""

@@ -14,7 +14,7 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact, write_atomically
 from trainwright.core.paths import read_object
-from trainwright.model.tasks.task import Batch
+from trainwright.model.tasks.task import Batch, batch_of
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.checkpoints import State
@@ -85,8 +85,7 @@ def broken_off(context: Context, plan: Plan, world: World, *, step: int) -> None
         world.gathered(0)  # nobody writes before the run's own checkpoint is let go
         state = State(network=trainer.network, optimizers=trainer.optimizers, progress=trainer.progress)
         trainer.checkpoints.save(state).wait()
-        rows = world.rows(trainer.settings.batch_sequences)
-        batch = trainer.batches.batch(step - 1, *(() if rows is None else (rows,)))
+        batch = batch_of(trainer.batches, step - 1, world.rows(trainer.settings.batch_sequences))
         save_file({name: tensor.contiguous() for name, tensor in batch.items()}, _batch_file(context.out, world.rank))
         ((update, share),) = trainer.updates(step - 1, step)
     if world.leads:

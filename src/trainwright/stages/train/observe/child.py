@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from trainwright.artifact.checkpoint.index import checkpoints_in, step_of
+from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context
 from trainwright.core.errors import RecipeError, TrainingError
-from trainwright.core.records import from_json
 from trainwright.core.registry import load
 from trainwright.runtime.execution import torch_settings
 from trainwright.spec.plan import Plan
@@ -51,7 +50,7 @@ def plan_of(context: Context) -> Plan:
     """
     planned = context.input("plan")
     planned.verify()
-    return from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
+    return read_plan(planned.file(PLAN))
 
 
 def begin_at(out: Path, run: Path | None, *, step: int) -> None:

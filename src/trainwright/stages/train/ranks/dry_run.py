@@ -1,7 +1,7 @@
 """One step of a layout on a fake process group, with tensors that have shapes and no memory: what each rank would do.
 
 The network, its sharding, the step and the optimizer are those of a training; torch's own memory tracker looks on. A
-rank's program does not depend on its number but for its pipeline stage, so that one rank of each is enough.
+rank's program does not depend on its number but for its pipeline stage, so that one rank is enough where there is none.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ KIND_OF = {
 
 
 def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
-    """Returns what one step of a plan does on one rank of each pipeline stage, beside what is planned for it.
+    """Returns what one step of a plan does on a rank, beside what is planned for it.
 
     Raises:
         RecipeError: the trainer cannot execute the plan, or the step asks for values that nothing here has.
@@ -127,26 +127,24 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
         stack=read_stack(OURS),
         kernels=recipe.train.exec.kernels,
     )
-    each = parallel.ranks // parallel.pp
     notes: tuple[str, ...] = (
         ("blocks are counted as they run before they are compiled",) if plan.parallel.compile else ()
     )
     notes += ("every data-parallel rank is counted with the same sequences",) if plan.parallel.shares else ()
     notes += ("products in float8 are counted as bf16's",) if work.precision == "fp8" else ()
-    ranks = tuple(_of_rank(recipe, run, parallel, stage * each, passes=passes) for stage in range(parallel.pp))
     return DryRun(
         parallel=parallel,
         device=plan.cluster.device.name,
         passes=passes,
         micro_batches=micro_batches,
-        ranks=ranks,
+        ranks=(_of_a_rank(recipe, run, parallel, passes=passes),),
         notes=notes,
     )
 
 
-def _of_rank(recipe: Recipe, run: RunSpec, parallel: ParallelPlan, rank: int, *, passes: int) -> DryRank:
-    """Returns what one rank does."""
-    with _fake_group(rank, parallel.ranks):
+def _of_a_rank(recipe: Recipe, run: RunSpec, parallel: ParallelPlan, *, passes: int) -> DryRank:
+    """Returns what the first rank does, and all others alike."""
+    with _fake_group(parallel.ranks):
         try:
             shares, memory, sent = _step(recipe, run, parallel)
         except DataDependentOutputException as error:
@@ -157,8 +155,8 @@ def _of_rank(recipe: Recipe, run: RunSpec, parallel: ParallelPlan, rank: int, *,
                 fix="train.optimizer.name=adamw train.exec.update=fused",
             ) from error
     return DryRank(
-        rank=rank,
-        alike=parallel.ranks // parallel.pp,
+        rank=0,
+        alike=parallel.ranks,
         shares=shares,
         memory=memory,
         planned_memory=planned_memory(run, parallel),
@@ -168,9 +166,9 @@ def _of_rank(recipe: Recipe, run: RunSpec, parallel: ParallelPlan, rank: int, *,
 
 
 @contextmanager
-def _fake_group(rank: int, ranks: int) -> Iterator[None]:
-    """Joins a process group of which nobody else is there: its collectives return at once, with nothing sent."""
-    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
+def _fake_group(ranks: int) -> Iterator[None]:
+    """Joins a process group of which this rank alone is there: its collectives return at once, with nothing sent."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from trainwright.artifact.checkpoint.index import checkpoints_in, step_of
 from trainwright.artifact.events import Events
 from trainwright.spec.plan import Plan
-from trainwright.stages.train.faults.memory import Change, OutOfMemory, with_change
+from trainwright.stages.train.faults.memory import Change, OutOfMemory, tell, with_change
 from trainwright.stages.train.ranks.rank import RankTask
 from trainwright.stages.train.ranks.watch import RankFault
 
@@ -64,8 +64,7 @@ def with_restarts(
 def _adapted(task: RankTask, error: OutOfMemory, change: Change, events: Events, *, records: bool) -> RankTask:
     recipe, plan = with_change(task.recipe, task.plan, change)
     if records:
-        with Events(task.out / "events.jsonl", run=events.run, listeners=events.listeners) as log:
-            log.message(f"{error.what}: going on from the last checkpoint with {change}")
+        tell(task.out, events, error.what, change)
     return replace(task, recipe=recipe, plan=plan)
 
 

@@ -22,7 +22,7 @@ import psutil
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.store import writing
-from trainwright.core.errors import MachineError, TrainingError
+from trainwright.core.errors import MachineError, TrainingError, in_one_line
 from trainwright.core.units import format_seconds
 from trainwright.runtime.faults.beat import State, heard, innermost, interval_s, stack_of
 from trainwright.stages.train.ranks.lag import Lag
@@ -193,9 +193,10 @@ class Watch:
         what = "says nothing for" if silent_s > self.hang_after_s / 2 else "stands still for"
         for other in states.values():
             _ask_for_stacks(other.pid)
-        stack = self._stacks(states, rank)
+        self._wait_for_stacks(states)
+        stack = innermost(stack_of(self.folder, rank).read_text(errors="replace"))
         return RankFault(
-            "rank {rank} on {host} hangs: it {what} {seconds}{place}; all ranks were ended; stacks of all in {stacks}",
+            "rank {rank} on {host} hangs: it {what} {seconds}{place}; all ranks were ended; {stacks}",
             rank=rank,
             seen=stack or None,
             fields={
@@ -203,20 +204,25 @@ class Watch:
                 "what": what,
                 "seconds": format_seconds(max(silent_s, still_s)),
                 "place": _place(state),
-                "stacks": self.stacks,
+                "stacks": self._keep_stacks(states),
             },
         )
 
-    def _stacks(self, states: Mapping[int, State], rank: int) -> str:
-        """Keeps every rank's stacks for people; returns where one of them stands."""
+    def _wait_for_stacks(self, states: Mapping[int, State]) -> None:
         deadline_s = time.monotonic() + STACKS_WITHIN_S
         while time.monotonic() < deadline_s and any(not _size(stack_of(self.folder, each)) for each in states):
             time.sleep(0.05)
         time.sleep(0.05)  # a stack is written line by line
-        self.stacks.mkdir(parents=True, exist_ok=True)
-        for each in states:
-            shutil.copyfile(stack_of(self.folder, each), self.stacks / f"rank-{each}.txt")
-        return innermost((self.stacks / f"rank-{rank}.txt").read_text(errors="replace"))
+
+    def _keep_stacks(self, states: Mapping[int, State]) -> str:
+        """Keeps every rank's stacks for people; returns where, or why not: ranks are ended all the same."""
+        try:
+            self.stacks.mkdir(parents=True, exist_ok=True)
+            for each in states:
+                shutil.copyfile(stack_of(self.folder, each), self.stacks / f"rank-{each}.txt")
+        except OSError as error:
+            return f"their stacks were not kept: {in_one_line(error)}"
+        return f"stacks of all in {self.stacks}"
 
     def _name_stragglers(self, found: Mapping[int, float], states: Mapping[int, State]) -> None:
         for rank, times in found.items():

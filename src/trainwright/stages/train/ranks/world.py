@@ -8,7 +8,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -20,7 +19,7 @@ from trainwright.model.parallel.parallelize import parallelize
 from trainwright.runtime.cuts import Cut
 from trainwright.runtime.exchanges import exchanges_counted
 from trainwright.runtime.mesh import AXES, DATA_AXES, Mesh, everyone
-from trainwright.runtime.norms import local
+from trainwright.runtime.norms import as_part_of, local
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.measures import PhaseTimes
 from trainwright.stages.train.metrics import TrainingMetrics
@@ -123,9 +122,7 @@ class RankedWorld(World):
         part = part.to(like.device)
         if not isinstance(like, DTensor) or part.ndim != like.ndim or part.shape[0] != local(like).shape[0]:
             return part
-        shape = torch.Size((like.shape[0], *part.shape[1:]))
-        stride = torch.empty(shape, device="meta").stride()
-        return DTensor.from_local(part, like.device_mesh, like.placements, run_check=False, shape=shape, stride=stride)
+        return as_part_of(like, part, (like.shape[0], *part.shape[1:]))
 
     def local(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
         """Yields what of each tensor lies in this rank's memory."""

@@ -8,10 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from trainwright.artifact.checkpoint.index import IndexedTensor
+from trainwright.artifact.checkpoint.index import STATE, IndexedTensor
 from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.core.errors import DataError, TrainingError
+from trainwright.core.paths import read_object
+from trainwright.core.records import from_json
+from trainwright.model.network import Network
 from trainwright.runtime.stored_tensors import tensor_of
+from trainwright.stages.train.checkpoints import TrainingProgress
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.world import World
 
@@ -26,6 +30,17 @@ def damage(path: Path, world: World) -> DataError | None:
     except DataError as error:
         found = error
     return next((each for each in world.gathered(found) if each is not None), None)
+
+
+def restored(path: Path, model: Network, optimizers: Optimizers, world: World) -> TrainingProgress:
+    """Takes over weights, optimizer state and progress of an undamaged checkpoint; all processes must ask together.
+
+    Raises:
+        TrainingError: it is of another model.
+        DataError: it is damaged all the same.
+    """
+    load_tensors(CheckpointReader(path), dict(model.named_parameters()), optimizers, world)
+    return from_json(TrainingProgress, read_object(path / STATE), where=str(path / STATE))
 
 
 def load_tensors(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields, replace
 
 import pytest
 
-from trainwright.core.records import from_json
+from trainwright.artifact.reading import read_plan
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.counts.layouts import RECOMPUTES, Layouts
@@ -15,7 +14,7 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, ParallelPlan
 from trainwright.stages.train.faults import changes
-from trainwright.stages.train.faults.changes import cheapest_change
+from trainwright.stages.train.faults.changes import _recomputes, cheapest_change
 from trainwright.stages.train.faults.memory import with_change
 
 KERNELS = KernelChoice(update="loop", loss_chunk_tokens=512)
@@ -27,7 +26,7 @@ def recipe(make_recipe):
 
 
 def plan_of(inputs) -> Plan:
-    return from_json(Plan, json.loads(inputs["plan"].file("plan.json").read_text()), where="plan")
+    return read_plan(inputs["plan"].file("plan.json"))
 
 
 def test_changes_end_where_nothing_smaller_is_left(recipe, inputs_for) -> None:
@@ -46,6 +45,13 @@ def test_a_device_without_rates_has_no_change(recipe, inputs_for) -> None:
     device = replace(plan.cluster.device, flops_per_s={})
     node = replace(plan.cluster.node, device=device)
     assert cheapest_change(replace(plan, cluster=replace(plan.cluster, node=node)), DEFAULT_KERNELS) is None
+
+
+def test_a_change_is_one_that_the_trainer_executes(recipe, inputs_for) -> None:
+    plan = plan_of(inputs_for(recipe))
+    assert _recomputes(plan) == ("none", "selective", "full")
+    work = replace(plan.workload, precision="fp8")
+    assert _recomputes(replace(plan, workload=work)) == ("none", "full"), "float8 and selective exclude each other"
 
 
 def asked_about(plan: Plan, monkeypatch) -> list[tuple[RunSpec, Layouts]]:

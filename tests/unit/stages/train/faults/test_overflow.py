@@ -8,21 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from trainwright.artifact.events import Events, read_events
-from trainwright.artifact.stage import Context
+from fixtures.told_training import train
+from trainwright.artifact.events import read_events
 from trainwright.core.errors import TrainingError
-from trainwright.stages.train import run
 from trainwright.stages.train.optimizer import Optimizers
 
 HUGE = 2.0**40
-
-
-def train(recipe, inputs, out, *listeners) -> list[str]:
-    said: list[str] = []
-    out.mkdir(parents=True, exist_ok=True)
-    with Events(None, run="t", listeners=(lambda event: said.append(event.text), *listeners)) as events:
-        run(Context(recipe=recipe, inputs=inputs, out=out, root=out.parent, events=events))
-    return [text for text in said if text]
 
 
 def summary(out) -> dict:

@@ -8,30 +8,21 @@ import re
 import pytest
 from safetensors.torch import load_file
 
+from fixtures.told_training import train
 from trainwright.artifact.checkpoint.index import checkpoints_in
-from trainwright.artifact.events import Events, read_events
-from trainwright.artifact.stage import Context
+from trainwright.artifact.events import read_events
 from trainwright.core.errors import TrainingError
 from trainwright.model.tasks.windows import Windows
 from trainwright.runtime.timing import time_limit as clock
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.runtime.timing.time_limit import time_limit
 from trainwright.spec.measures import MemoryUse, PhaseTimes
-from trainwright.stages.train import run
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.trainer import Trainer
 
 NAN = float("nan")
 EACH = 1e-9
 """Seconds between checkpoints: one after every step."""
-
-
-def train(recipe, inputs, out, *listeners) -> list[str]:
-    said: list[str] = []
-    out.mkdir(parents=True, exist_ok=True)
-    with Events(None, run="t", listeners=(lambda event: said.append(event.text), *listeners)) as events:
-        run(Context(recipe=recipe, inputs=inputs, out=out, root=out.parent, events=events))
-    return [text for text in said if text]
 
 
 def killing(step: int):

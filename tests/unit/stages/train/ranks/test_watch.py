@@ -11,8 +11,8 @@ import pytest
 
 from trainwright.artifact.events import Events
 from trainwright.core.errors import MachineError
-from trainwright.runtime.faults.beat import State
-from trainwright.stages.train.ranks.watch import Watch
+from trainwright.runtime.faults.beat import State, stack_of
+from trainwright.stages.train.ranks.watch import RankFault, Watch
 
 NOW = 1000.0
 
@@ -105,4 +105,30 @@ def test_a_full_disk_is_named_and_no_rank(watch, monkeypatch) -> None:
             time.sleep(0.01)
     assert isinstance(watch.fault, MachineError) and watch.fault.exit_code == 3
     assert str(watch.folder) in str(watch.fault) and "the disk is full" in str(watch.fault)
+    assert ended == [0, 1]
+
+
+def test_who_hangs_is_named_and_ended_where_no_stacks_can_be_kept(watch, tmp_path, monkeypatch) -> None:
+    """The training's disk is full, that of temporary files is not."""
+
+    def refuse(*_) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    stack = 'Current thread 0x2 (most recent call first):\n  File "/site/c10d.py", line 5 in all_reduce\n'
+    for rank in range(2):
+        stack_of(tmp_path, rank).write_text(stack)
+    monkeypatch.setattr("shutil.copyfile", refuse)
+    monkeypatch.setattr(watch, "states", lambda: {0: state(alive=1e9), 1: state(alive=1e9)})
+    monkeypatch.setattr("trainwright.stages.train.ranks.watch._runs", lambda pid: True)
+    monkeypatch.setattr("trainwright.stages.train.ranks.watch._ask_for_stacks", lambda pid: None)
+    ended: list[int] = []
+    monkeypatch.setattr("trainwright.stages.train.ranks.watch._end", ended.extend)
+    with watch.watching():
+        deadline_s = time.monotonic() + 20
+        while not ended and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+    assert isinstance(watch.fault, RankFault)
+    said = str(watch.fault)
+    assert "all ranks were ended; their stacks were not kept: " in said and "No space left on device" in said
+    assert "line 5 in all_reduce" in said
     assert ended == [0, 1]

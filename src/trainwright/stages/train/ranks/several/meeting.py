@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from importlib.metadata import packages_distributions, version
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from trainwright import __version__
 from trainwright.core.errors import MachineError, RecipeError, RecipeErrors, TrainingError, in_one_line
 from trainwright.core.place import Place
+from trainwright.core.registry import references_in
+from trainwright.core.source_digest import code_of, source_digest
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.quiet import quiet_loggers
 
@@ -34,6 +37,8 @@ VERDICT_S = 30.0
 """How much longer than the time limit others wait for the first command's word: it too waits so long."""
 TOLD = 20
 """Differences of one command that are told at most."""
+DIGITS = 12
+"""Of a digest of code, as they are told and compared."""
 
 
 class Meeting:
@@ -199,11 +204,32 @@ def _leave(here: Meeting) -> None:
 
 
 def facts_of(recipe: Recipe) -> dict[str, str]:
-    """Returns what all commands of one training must have in common: versions, and the recipe but how it is run."""
-    facts = {"version of trainwright": __version__, "version of torch": torch.__version__}
-    for key, value in _flat("", recipe.model_dump(mode="json", by_alias=True)):
+    """Returns what all commands of one training must have in common: versions, code, and the recipe but how it is run.
+
+    Of plug-ins each one's code counts too: a version says nothing of a file that was changed on one host.
+    """
+    written = recipe.model_dump(mode="json", by_alias=True)
+    facts = {"version of trainwright": __version__, "version of torch": torch.__version__} | _plug_ins(written)
+    for key, value in _flat("", written):
         if ".exec." not in key or key.startswith(("train.exec.layout", "train.exec.nodes")):
             facts[key] = json.dumps(value)
+    return facts
+
+
+def _plug_ins(written: dict[str, Any]) -> dict[str, str]:
+    """Returns what each plug-in is: the installed package that it belongs to, if any, and its code's digest."""
+    parts = {part for _, reference in references_in(written) for part in code_of(reference)}
+    installed = packages_distributions() if parts else {}
+    facts = {}
+    for part in sorted(parts):
+        owners = installed.get(part.partition(":")[0].partition(".")[0], [])
+        try:
+            digest = source_digest(part)
+        except RecipeError:  # looks like a plug-in's name and is none, or the command will say so
+            continue
+        facts[f"code of plug-in {part}"] = ", ".join(
+            [*(f"{owner} {version(owner)}" for owner in sorted(set(owners))), f"digest {digest[:DIGITS]}"]
+        )
     return facts
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,11 +15,11 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.launcher.api import LaunchConfig
 
 from trainwright.artifact.events import Events
+from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import MANIFEST
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.place import Place, place_of
-from trainwright.core.records import from_json
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.rank import RankTask, train_as_rank
@@ -77,10 +76,9 @@ def _follow(here: Meeting, name: str, told: Mapping[str, Any]) -> None:
     inputs = {role: Path(path) for role, path in told["inputs"].items()}
     out = Path(told["out"])
     here.agree(f"{name}/inputs", _seen(inputs, out))
-    plan = inputs["plan"] / "plan.json"
     task = RankTask(
         recipe=Recipe.model_validate(told["recipe"]),
-        plan=from_json(Plan, json.loads(plan.read_text()), where=str(plan)),
+        plan=read_plan(inputs["plan"] / PLAN),
         inputs=inputs,
         digests=told["digests"],
         out=out,

@@ -4,52 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from trainwright.core.errors import DataError, TrainingError
-from trainwright.core.place import Place
 from trainwright.stages.train.faults.memory import Change, OutOfMemory
 from trainwright.stages.train.ranks.several import hosts as module
 from trainwright.stages.train.ranks.several.hosts import Hosts, end_together
 from trainwright.stages.train.ranks.several.meeting import Meeting
 from trainwright.stages.train.ranks.watch import RankFault
-
-COMMANDS = 3
-
-
-@pytest.fixture
-def place() -> Place:
-    with socket.socket() as stream:
-        stream.bind(("127.0.0.1", 0))
-        return Place(rank=0, commands=COMMANDS, host="127.0.0.1", port=stream.getsockname()[1])
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(COMMANDS) as threads:
-        yield threads
-
-
-@pytest.fixture
-def each(place: Place, pool: ThreadPoolExecutor) -> Callable[..., list[Future[object]]]:
-    """What each host comes to; none leaves before all acted, for the first one serves the meeting place."""
-    done = threading.Barrier(COMMANDS)
-
-    def all_of(act: Callable[[Meeting], object]) -> list[Future[object]]:
-        def come(rank: int) -> object:
-            here = Meeting(replace(place, rank=rank), 20.0)
-            try:
-                return act(here)
-            finally:
-                done.wait(60)
-
-        return [pool.submit(come, rank) for rank in range(COMMANDS)]
-
-    return all_of
 
 
 def fault(rank: int, *, echo: bool = False) -> RankFault:
@@ -70,7 +34,7 @@ def ending(each, failures: dict[int, BaseException]) -> list[BaseException | Non
 
 
 def test_all_end_well_together(each) -> None:
-    assert ending(each, {}) == [None] * COMMANDS
+    assert ending(each, {}) == [None] * 3
 
 
 def test_the_rank_that_ended_by_itself_is_named_everywhere(each) -> None:
@@ -125,7 +89,7 @@ def test_a_host_that_is_gone_is_named(each, monkeypatch) -> None:
 
 
 def judged(each, suspects: list[tuple[int, int, int] | None]) -> list[str]:
-    said = threading.Barrier(COMMANDS)
+    said = threading.Barrier(3)
 
     def act(here: Meeting) -> str:
         hosts = Hosts(here, "t-1", 9.0)
@@ -150,7 +114,7 @@ def test_of_suspects_of_all_hosts_the_one_furthest_behind_hangs(each, suspects, 
 
 
 def test_ranks_that_ended_elsewhere_are_heard_of(each) -> None:
-    told = threading.Barrier(COMMANDS)
+    told = threading.Barrier(3)
 
     def act(here: Meeting) -> str:
         hosts = Hosts(here, "t-1", 9.0)

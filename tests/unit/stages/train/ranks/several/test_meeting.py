@@ -1,12 +1,11 @@
-"""Commands that meet: threads of one process here, each with its own connection; processes in ``tests/system``."""
+"""Commands that meet: threads of one process here (``conftest``); processes in ``tests/system``."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -16,51 +15,20 @@ from trainwright.core.errors import MachineError, RecipeErrors, TrainingError
 from trainwright.core.place import Place
 from trainwright.stages.train.ranks.several.meeting import Meeting, differences, facts_of, meeting
 
-COMMANDS = 3
+
+def test_commands_that_are_alike_go_on(each) -> None:
+    results = each(lambda here: here.agree("start", {"version": "1"}))
+    assert [came.result(60) for came in results] == [None] * 3
 
 
-@pytest.fixture
-def place() -> Place:
-    """The first of three, at a port that is free."""
-    with socket.socket() as stream:
-        stream.bind(("127.0.0.1", 0))
-        port = stream.getsockname()[1]
-    return Place(rank=0, commands=COMMANDS, host="127.0.0.1", port=port)
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(COMMANDS) as threads:
-        yield threads
-
-
-def everyone(pool: ThreadPoolExecutor, place: Place, act: Callable[[Meeting], object]) -> list[Future[object]]:
-    """What each of the commands comes to; none leaves before all acted, for the first one serves the place."""
-    done = threading.Barrier(COMMANDS)
-
-    def come(rank: int) -> object:
-        here = Meeting(replace(place, rank=rank), 20.0)
-        try:
-            return act(here)
-        finally:
-            done.wait(60)
-
-    return [pool.submit(come, rank) for rank in range(COMMANDS)]
-
-
-def test_commands_that_are_alike_go_on(place: Place, pool: ThreadPoolExecutor) -> None:
-    results = everyone(pool, place, lambda here: here.agree("start", {"version": "1"}))
-    assert [each.result(60) for each in results] == [None] * COMMANDS
-
-
-def test_every_command_ends_with_every_difference(place: Place, pool: ThreadPoolExecutor) -> None:
+def test_every_command_ends_with_every_difference(each) -> None:
     def act(here: Meeting) -> None:
         rank = here.place.rank
         here.agree("start", {"version of torch": "2.13" if rank != 1 else "2.11", "seed": "5" if rank != 2 else "7"})
 
-    for each in everyone(pool, place, act):
+    for came in each(act):
         with pytest.raises(RecipeErrors) as raised:
-            each.result(60)
+            came.result(60)
         first, second = str(raised.value).splitlines()
         assert "node 1 on " in first
         assert "another version of torch than node 0 (seen 2.11, expected 2.13 as on" in first
@@ -83,7 +51,27 @@ def test_versions_and_mathematics_are_compared_and_how_it_is_run_is_not(make_rec
     assert {name for name in facts if facts[name] != other[name]} == {"train.clip_norm"}
 
 
-def test_calls_are_heard_in_order_until_the_end(place: Place, pool: ThreadPoolExecutor) -> None:
+def test_code_of_plug_ins_is_compared(make_recipe, tmp_path, monkeypatch) -> None:
+    """Also of one that is installed, whose version says less than its code."""
+    (tmp_path / "acme_rules-1.2.dist-info").mkdir()
+    (tmp_path / "acme_rules-1.2.dist-info" / "METADATA").write_text("Name: acme-rules\nVersion: 1.2\n")
+    (tmp_path / "acme_rules-1.2.dist-info" / "top_level.txt").write_text("acme_rules\n")
+    code = tmp_path / "acme_rules.py"
+    code.write_text("def rate(done, section): return 1.0 - done\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    recipe = make_recipe(schedule={"name": "acme_rules:rate"})
+    found = []
+    for body in ("1.0 - done", "1.0"):
+        code.write_text(f"def rate(done, section): return {body}\n")
+        facts = facts_of(recipe)
+        found.append({name: facts[name] for name in facts if name.startswith("code of")})
+    assert [list(each) for each in found] == [["code of plug-in acme_rules:rate"]] * 2
+    (first,), (second,) = (each.values() for each in found)
+    assert first != second
+    assert all(re.fullmatch(r"acme-rules 1\.2, digest [0-9a-f]{12}", each) for each in (first, second))
+
+
+def test_calls_are_heard_in_order_until_the_end(each) -> None:
     def act(here: Meeting) -> object:
         if here.place.leads:
             names = [here.call({"number": number}) for number in (1, 2)]
@@ -93,12 +81,12 @@ def test_calls_are_heard_in_order_until_the_end(place: Place, pool: ThreadPoolEx
         here.leave()
         return heard
 
-    led, *followed = (each.result(60) for each in everyone(pool, place, act))
+    led, *followed = (came.result(60) for came in each(act))
     assert led == ["training-1", "training-2"]
     assert followed == [[("training-1", {"number": 1}), ("training-2", {"number": 2})]] * 2
 
 
-def test_the_first_commands_error_ends_the_others(place: Place, pool: ThreadPoolExecutor) -> None:
+def test_the_first_commands_error_ends_the_others(each) -> None:
     def act(here: Meeting) -> None:
         if here.place.leads:
             here.end("the disk is full")
@@ -106,10 +94,10 @@ def test_the_first_commands_error_ends_the_others(place: Place, pool: ThreadPool
         here.leave()
         list(here.calls())
 
-    _, *followed = everyone(pool, place, act)
-    for each in followed:
+    _, *followed = each(act)
+    for came in followed:
         with pytest.raises(TrainingError, match="node 0 ended: the disk is full"):
-            each.result(60)
+            came.result(60)
 
 
 def test_who_did_not_come_is_named(place: Place, make_recipe) -> None:

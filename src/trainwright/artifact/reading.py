@@ -1,4 +1,4 @@
-"""What a dataset says of itself: the facts that lengths rest on, as its shards were counted."""
+"""Files of artefacts read back: what a dataset says of itself, as its shards were counted, and a plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from pathlib import Path
 
 from trainwright.artifact.shards import DATASET
 from trainwright.artifact.store import Artifact
+from trainwright.core.paths import read_object
+from trainwright.core.records import from_json
+from trainwright.spec.plan import Plan
 from trainwright.spec.workload import DatasetFacts
+
+PLAN = "plan.json"
+"""The file of an artefact that holds a plan."""
 
 
 def counted_facts(dataset: Artifact) -> DatasetFacts:
@@ -32,3 +38,12 @@ def described_facts(folder: Path) -> DatasetFacts:
         counted=True,
         labels=tuple(record.get("labels", ())),
     )
+
+
+def read_plan(path: Path) -> Plan:
+    """Returns the plan in a file.
+
+    Raises:
+        DataError: there is none, or it is damaged.
+    """
+    return from_json(Plan, read_object(path), where=str(path))

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from trainwright.runtime.faults.gate import Fault
-from trainwright.runtime.faults.loss_scale import LossScale, ScaledGate
+from trainwright.model.precision.loss_scale import LossScale
+from trainwright.runtime.faults.gate import Fault, Gate
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.train import LossScaleSection
 from trainwright.stages.train.step import Update
@@ -55,7 +55,7 @@ def test_a_run_begins_with_a_power_of_two() -> None:
 )
 def test_an_overflow_is_no_fault_before_the_least_factor(loss, norm, factor, kind) -> None:
     here = LossScale(LossScaleSection(), CPU, factor=factor)
-    gate = ScaledGate(here, FaultsSection(), [], CPU)
+    gate = Gate(FaultsSection(), [], CPU, scale=here)
     assert gate.passes(update())
     assert not gate.passes(update(loss, norm))
     (fault,) = gate.faults(reading=False)
@@ -65,7 +65,7 @@ def test_an_overflow_is_no_fault_before_the_least_factor(loss, norm, factor, kin
 
 
 def test_an_overflow_is_no_spike_and_enters_no_window() -> None:
-    gate = ScaledGate(scale(), FaultsSection(spike="stop", window=8), [], CPU)
+    gate = Gate(FaultsSection(spike="stop", window=8), [], CPU, scale=scale())
     for number in range(10):
         assert gate.passes(update(norm=1 + number / 100))
     before = gate.seen
@@ -77,7 +77,7 @@ def test_an_overflow_is_no_spike_and_enters_no_window() -> None:
 
 def test_where_no_kernel_takes_a_mask_the_decision_is_read(monkeypatch) -> None:
     """As on an accelerator: a fault stops, so that its update need not be held back, but an overflow's must be."""
-    gate = ScaledGate(scale(), FaultsSection(), [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])], CPU)
+    gate = Gate(FaultsSection(), [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])], CPU, scale=scale())
     monkeypatch.setattr(gate, "_here", False)
     monkeypatch.setattr(gate, "_masks", False)
     assert gate.passes(update())

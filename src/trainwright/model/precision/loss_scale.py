@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from trainwright.runtime.faults.gate import Gate, Numbers
+from trainwright.runtime.faults.gate import Gate
 from trainwright.runtime.norms import local
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.train import LossScaleSection
@@ -73,42 +73,6 @@ class LossScale:
         return {"loss_scale": float(self.factor), "steady_updates": int(self.steady)}
 
 
-class ScaledGate(Gate):
-    """A gate that leaves out updates whose gradients overflowed, which is no fault, and lets the factor follow."""
-
-    def __init__(
-        self,
-        scale: LossScale,
-        section: FaultsSection,
-        optimizers: Sequence[Optimizer],
-        device: torch.device,
-        *,
-        seen: Iterable[tuple[float, float]] = (),
-    ) -> None:
-        """Watch the updates of these optimizers.
-
-        Args:
-            scale: follows them.
-            section: says what is a fault.
-            optimizers: that make an update.
-            device: where losses are.
-            seen: loss and norm of the last updates, from a checkpoint.
-        """
-        super().__init__(section, optimizers, device, seen=seen)
-        self._scale = scale
-        # An overflow must not be made, whatever is done about faults.
-        self._skips = True
-
-    def passes(self, update: Numbers) -> bool:
-        """Returns whether the optimizers are to step, and lets the factor follow."""
-        passes = super().passes(update)
-        self._scale.follow(self._unread[-1][2]["overflow"])
-        return passes
-
-    def _overflows(self, both: Tensor) -> Tensor:
-        return self._scale.overflows(both)
-
-
 def scaled(
     sections: tuple[LossScaleSection, FaultsSection],
     optimizers: Sequence[Optimizer],
@@ -116,7 +80,7 @@ def scaled(
     *,
     kept: tuple[float | None, int],
     seen: Iterable[tuple[float, float]],
-) -> tuple[LossScale, ScaledGate]:
+) -> tuple[LossScale, Gate]:
     """Returns a trainer's scale, where a checkpoint left it, and the gate that it follows.
 
     Args:
@@ -128,4 +92,4 @@ def scaled(
     """
     factor, steady = kept
     scale = LossScale(sections[0], device, factor=factor, steady=steady)
-    return scale, ScaledGate(scale, sections[1], optimizers, device, seen=seen)
+    return scale, Gate(sections[1], optimizers, device, seen=seen, scale=scale)

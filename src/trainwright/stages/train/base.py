@@ -1,0 +1,78 @@
+"""The weights that a training begins with, where another training made them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from trainwright.core.errors import DataError, TrainingError
+from trainwright.model.bundle import check_tokens, load_bundle
+from trainwright.model.network import Network
+from trainwright.spec.recipe import Recipe
+
+
+def begin_with(network: Network, recipe: Recipe, tokenizer: Path, base: Path) -> str | None:
+    """Fills a network with the weights in ``base``; returns what it has a new head for, if it has one.
+
+    Where ``base`` was made for another task or tells other labels, its embedding and blocks are kept, and the head that
+    this task needs is initialised from the recipe's seed.
+
+    Raises:
+        RecipeError: those weights belong to another shape or another tokenizer.
+        DataError: they cannot be read, or one of them is not finite.
+    """
+    spec = network.spec
+    source, source_tokenizer = load_bundle(base)
+    where = "data.tokenizer" if recipe.model.init_from is None else "model.init_from"
+    check_tokens(source_tokenizer, tokenizer, base=base, where=where)
+    for problem in recipe.model.differences(spec, source.spec):
+        raise problem
+    for name, weight in source.named_parameters():
+        if not weight.isfinite().all():
+            fix = "train it again with lower rates, or begin with another one"
+            raise DataError("a weight of the base is not finite", where=base, seen=name, fix=fix)
+    if (source.spec.classes, source.spec.labels) == (spec.classes, spec.labels):
+        copy_weights(network, dict(source.named_parameters()))
+        return None
+    network.initialise(recipe.seed)
+    return _take_body(network, source)
+
+
+def _take_body(network: Network, base: Network) -> str | None:
+    """Copies all weights of the base but its head's; returns what the network's own head is for, if it has one."""
+    weights: dict[str, Tensor] = dict(base.named_parameters())
+    weights.pop(base.head_name() or "", None)
+    head = network.head_name()
+    if head is not None:
+        weights[head] = network.head_weight.detach()
+    copy_weights(network, weights)
+    classes, told = network.spec.classes, base.spec.labels
+    if head is None or not classes:
+        return None if head is None else "the vocabulary"
+    names = "" if told is None else f" ({', '.join(told)})"
+    return f"{classes} labels" + (f"; the base has one for other labels{names}" if base.spec.classes else "")
+
+
+def copy_weights(model: Network, weights: Mapping[str, Tensor]) -> None:
+    """Copy whole weights into the model by name.
+
+    Raises:
+        TrainingError: a name or a shape does not match; names it.
+    """
+    parameters = dict(model.named_parameters())
+    odd = sorted(parameters.keys() ^ weights.keys())
+    if odd:
+        raise TrainingError("the weights do not belong to this model", seen=f"{odd[0]!r} on one side only")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if parameter.shape != weights[name].shape:
+                raise TrainingError(
+                    "the weight {name!r} does not belong to this model",
+                    seen=str(tuple(weights[name].shape)),
+                    expected=str(tuple(parameter.shape)),
+                    name=name,
+                )
+            parameter.copy_(weights[name])
