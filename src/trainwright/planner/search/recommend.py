@@ -31,7 +31,8 @@ from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.memory.table import usable_bytes
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.search.candidates import Pruned, parallel_plan
-from trainwright.planner.search.layouts import Memo, compare, too_large
+from trainwright.planner.search.layouts import compare, too_large
+from trainwright.planner.search.memo import Memo
 from trainwright.planner.search.offers import GIVEN, PRICE_KINDS, Offer, offers, owned
 from trainwright.planner.search.ranking import Goals, Option, Recommendation, Refusal, ranked
 from trainwright.spec.device import ClusterSpec, PriceKind
@@ -63,7 +64,7 @@ class _Search:
     options: list[Option] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     rules: dict[str, Pruned] = field(default_factory=dict)
-    memo: Memo = field(default_factory=dict)
+    memo: Memo = field(default_factory=Memo)
 
     @property
     def steps(self) -> list[int]:
@@ -155,11 +156,13 @@ def recommend(
     """
     goals, prices, given = goals or Goals(), prices or price_list(), given or {}
     search = _Search(_batched(run, batches), precision, layout or FixedLayout(), frugal, data_bytes, flops_per_s)
+    rented = _all_read(given, _largest(search, devices, most_devices), have)
+    search.memo = Memo.of(replace(run, cluster=each) for each in (*have, *rented))
     for each in have:
         own = [_owned(each, have_usd_per_device_hour, have_idle_usd_per_device_hour)]
         _survey(search, each, own, goals, thorough=True)
     where = {"clouds": clouds, "regions": regions}
-    for machines in _all_read(given, _largest(search, devices, most_devices), have):
+    for machines in rented:
         name, size = machines.device.name, machines.node.devices
         bought = _given(given, name) or offers(name, prices, node_devices=size, kinds=price_kinds, **where)
         if (clouds or regions) and not bought[0].provider:
