@@ -22,6 +22,8 @@ from trainwright.spec.run import RunSpec
 
 ROUNDING = 1e-9
 """By which a sum of bytes may be above the same one in another order."""
+FEW = 3
+"""Kinds of devices that lie between others of one kind where a search sorts them: by precision, and by bridges."""
 
 Key = tuple[object, ...]
 Kept = TypeVar("Kept")
@@ -92,8 +94,8 @@ def within(every: Candidates, states: Numbers, run: RunSpec, room: float) -> NDA
 
 
 def _latest(kept: dict[Key, Kept], key: Key, make: Callable[[], Kept]) -> Kept:
-    """Returns what is kept of ``key``, else what ``make`` returns, which is all that is kept from then on."""
-    if key not in kept:
-        kept.clear()
-        kept[key] = make()
+    """Returns what is kept of ``key``, else what ``make`` returns; the ``FEW`` that were asked for last are kept."""
+    kept[key] = kept.pop(key) if key in kept else make()
+    while len(kept) > FEW:
+        del kept[next(iter(kept))]
     return kept[key]

@@ -21,7 +21,7 @@ from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.prices.clouds import CONTRACT_S
 from trainwright.hardware.prices.networks import why_single
 from trainwright.hardware.prices.price_list import PriceList, given_price, price_list
-from trainwright.planner.cost.keeping import egress_usd, kept_of, storage_of, storage_usd
+from trainwright.planner.cost.keeping import Kept, egress_usd, kept_of, storage_of, storage_usd
 from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
 from trainwright.planner.cost.scaling_laws import batch_price, training_flops
 from trainwright.planner.counts.layouts import FixedLayout
@@ -282,9 +282,9 @@ def _survey(
     sequences = compared.layouts.batch_sequences
     steps = np.select([sequences == each.workload.batch_sequences for each in (run, *larger)], search.steps)
     best = compared.best(steps.astype(np.float64))
-    fastest = compared.forecast(best)
+    fastest, held = compared.forecast(best), kept_of(run, data_bytes=search.data_bytes)
     for offer in ways:
-        search.options += _bought(search, run, fastest, offer, goals)
+        search.options += _bought(search, fastest, held, offer, goals)
 
 
 def _worth(run: RunSpec, larger: Sequence[RunSpec], counts: Sequence[int]) -> list[tuple[Workload, Sequence[int]]]:
@@ -297,9 +297,9 @@ def _worth(run: RunSpec, larger: Sequence[RunSpec], counts: Sequence[int]) -> li
     return found
 
 
-def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goals: Goals) -> list[Option]:
-    """Returns the fastest layout of each number of devices, bought so."""
-    billing, devices = offer.billing, fastest.layouts.devices
+def _bought(search: _Search, fastest: Forecast, held: Kept, offer: Offer, goals: Goals) -> list[Option]:
+    """Returns the fastest layout of each number of devices, bought so; ``held`` is what its run keeps."""
+    run, billing, devices = fastest.run, offer.billing, fastest.layouts.devices
     hourly = offer.hourly_usd(devices)
     sequences = fastest.layouts.batch_sequences
     tokens = np.select([sequences == each.workload.batch_sequences for each in search.runs], search.tokens)
@@ -329,7 +329,7 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goal
             search.refuse("price", name, reason, int(np.sum(~kept)))
     most = np.inf if offer.devices is None else offer.devices
     places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there & used & joined)
-    held, facts = kept_of(run, data_bytes=search.data_bytes), storage_of(offer.price)
+    facts = storage_of(offer.price)
     held_s = _device_seconds(run, search.flops_per_s)
     stored, sent = storage_usd(held, cost.seconds, facts), egress_usd(held, facts)
     return [

@@ -201,6 +201,8 @@ def _weights(run: RunSpec, layouts: Layouts, fabric: Fabric, groups: Placement) 
 
     def both(collective: Collective, dense_bytes: Numbers, experts_bytes: Numbers) -> Numbers:
         dense_s = collective(fabric, dense_bytes / pieces, groups.shard)
+        if model.experts is None:
+            return pieces * dense_s
         experts_s = np.where(experts_bytes > 0, collective(fabric, experts_bytes / pieces, experts_group), 0.0)
         return pieces * (dense_s + experts_s)
 
@@ -213,7 +215,8 @@ def _weights(run: RunSpec, layouts: Layouts, fabric: Fabric, groups: Placement) 
         both(collective, gradient * trained, gradient * trained_experts)
         for collective in (reduce_scatter_s, all_reduce_s)
     )
-    updated = both(all_gather_s, size * trained, size * trained_experts)
+    # What is gathered once a step is what every pass gathers, where all of it is trained.
+    updated = gather if workload.adapter is None else both(all_gather_s, size * trained, size * trained_experts)
     inner = np.where((layouts.zero_stage > 0) & (owners > 1), scatter + updated, whole)
     owned = trained / owners + trained_experts / np.maximum(1.0, owners * layouts.tp / (layouts.ep * split))
     outer = all_reduce_s(fabric, gradient * owned, groups.dp_replicate)
