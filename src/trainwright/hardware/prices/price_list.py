@@ -142,9 +142,9 @@ def price_of(
     usd: float | Mapping[str, float] | None,
     clouds: Sequence[str] | None,
     regions: Sequence[str] | None = None,
-    devices: int = 1,
+    devices: int | None = None,
 ) -> Price | None:
-    """Returns what an hour of a device costs: ``usd``, else the cheapest at which so many can be had, else of all.
+    """Returns what an hour of a device costs: ``usd``, else what ``PriceList.cheapest`` has of so many ``devices``.
 
     Raises:
         RecipeError: a mapping lacks the device, the price is below zero, or a cloud is not known.
