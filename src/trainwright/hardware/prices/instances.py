@@ -23,6 +23,11 @@ _COUNTS = (
 ``2B200.60V``, ``n3-L40x4``."""
 
 
+_SINGLE = re.compile(r"^(crusoe|denvr|lambdalabs|massedcompute|paperspace|scaleway)_[a-z0-9-]+$")
+"""An instance of one device in Shadeform's list, which ends the names of larger ones in their number: ``scaleway_L4``,
+``scaleway_L4x2``."""
+
+
 def instance_devices(price: Price) -> int | None:
     """Returns the number of devices of the instance that a price is of; None where nothing says it."""
     listed = {each.name: each.devices for each in cloud(price.provider).instances}
@@ -49,5 +54,6 @@ def whole(price: Price, devices: int) -> Price | None:
 
 def named_devices(instance: str) -> int | None:
     """Returns the number of devices of an instance type, as its name says; None where it does not."""
-    found = (match for each in _COUNTS if (match := each.search(instance.lower())))
-    return next((int(match[1]) for match in found), None)
+    name = instance.lower()
+    found = (int(match[1]) for each in _COUNTS if (match := each.search(name)))
+    return next(found, 1 if _SINGLE.match(name) else None)

@@ -158,9 +158,7 @@ def recommend(
     search = _Search(_batched(run, batches), precision, layout or FixedLayout(), frugal, data_bytes, flops_per_s)
     rented = _all_read(given, _largest(search, devices, most_devices), have)
     search.memo = Memo.of(replace(run, cluster=each) for each in (*have, *rented))
-    for each in have:
-        own = [_owned(each, have_usd_per_device_hour, have_idle_usd_per_device_hour)]
-        _survey(search, each, own, goals, thorough=True)
+    _survey_owned(search, have, have_usd_per_device_hour or {}, have_idle_usd_per_device_hour or {}, goals)
     where = {"clouds": clouds, "regions": regions}
     for machines in rented:
         name, size = machines.device.name, machines.node.devices
@@ -172,11 +170,14 @@ def recommend(
     return ranked(search.options, search.all_refused(), goals)
 
 
-def _owned(machines: ClusterSpec, hourly: Mapping[str, float] | None, idle: Mapping[str, float] | None) -> Offer:
-    """Returns the offer of what is there, by dollars an hour of a device in use and of an idle one."""
-    name = machines.device.name
-    unused = (idle or {}).get(name, 0.0)
-    return owned(machines, (hourly or {}).get(name, 0.0), idle_usd_per_device_hour=unused)
+def _survey_owned(
+    search: _Search, have: Sequence[ClusterSpec], hourly: Mapping[str, float], idle: Mapping[str, float], goals: Goals
+) -> None:
+    """Adds all options on what is there, by dollars an hour of a device in use and of an idle one."""
+    for each in have:
+        name = each.device.name
+        offer = owned(each, hourly.get(name, 0.0), idle_usd_per_device_hour=idle.get(name, 0.0))
+        _survey(search, each, [offer], goals, thorough=True)
 
 
 def _all_read(
