@@ -59,6 +59,8 @@ class Price:
     date: str = ""
     doubt: str = ""
     """Why it may not be what such a device can be had for; empty: nothing speaks against it."""
+    idle_devices: int = 0
+    """What stands idle of the instance that it is of: ``usd_per_device_hour`` of a device in use pays for those too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

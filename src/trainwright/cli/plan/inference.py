@@ -41,7 +41,12 @@ def run(args: argparse.Namespace) -> int:
     with about("on"):
         machines = cluster(args.on, **links)
     asked = read_fields({"price_kind": args.price_kind or "on_demand", "clouds": args.cloud, "price": args.price})
-    price = price_of(machines.device.name, asked["price_kind"], usd=asked.get("price"), clouds=asked.get("clouds"))
+    price = price_of(
+        *(machines.device.name, asked["price_kind"]),
+        usd=asked.get("price"),
+        clouds=asked.get("clouds"),
+        devices=machines.devices,
+    )
     serving = _serving(args, model, machines)
     software = stack(args.stack or DEFAULT, where="--stack")
     estimate = estimate_inference(model, serving, machines, price=price, stack=software)

@@ -37,9 +37,10 @@ def find_stack(name: str, *, release: str = "", settings: str = "", by_word: boo
     one of whose ``words`` stands in it, the longest before shorter ones.
     """
     slug = _slug(name)
+    named = (each for each, others in tables.listed(_STACKS).items() if slug in map(_slug, (each, *others)))
     matches = [
         stack
-        for stack in map(read_stack, stack_names())
+        for stack in map(read_stack, named)
         if slug == _slug(stack.name)
         or (
             slug in map(_slug, stack.aliases)

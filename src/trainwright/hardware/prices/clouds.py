@@ -152,14 +152,18 @@ def clouds() -> tuple[Cloud, ...]:
     return tuple(listed)
 
 
+@cache
+def _by_name() -> Mapping[str, Cloud]:
+    return {key: each for each in clouds() for key in (each.slug, normalised(each.title), *each.aliases)}
+
+
 def cloud(name: str, *, where: str | None = None) -> Cloud:
     """Returns the cloud of that name or alias.
 
     Raises:
         RecipeError: none has it; names near ones.
     """
-    known = {key: each for each in clouds() for key in (each.slug, normalised(each.title), *each.aliases)}
-    slug = normalised(name)
+    known, slug = _by_name(), normalised(name)
     if slug in known:
         return known[slug]
     near = get_close_matches(slug, known, n=2, cutoff=0.5)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
+from itertools import chain
 from typing import NamedTuple, get_args
 
 from trainwright.core.errors import RecipeError, about
@@ -20,7 +21,7 @@ from trainwright.core.spelling import did_you_mean
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.prices import snapshot
 from trainwright.hardware.prices.clouds import cloud, clouds
-from trainwright.hardware.prices.instances import can_be_had
+from trainwright.hardware.prices.instances import can_be_had, whole
 from trainwright.hardware.prices.regions import lies_in, names_place, place_names
 from trainwright.hardware.prices.skypilot import PLACEHOLDER_USD, PriceRow
 from trainwright.spec.device import Price, PriceKind
@@ -82,7 +83,7 @@ class PriceList:
             and (titles is None or price.provider in titles)
             and (regions is None or any(lies_in(price.region, region) for region in regions))
         ]
-        return tuple(sorted(offers, key=lambda price: (bool(price.doubt), price.usd_per_device_hour)))
+        return tuple(sorted(offers, key=_order))
 
     def cheapest(
         self,
@@ -95,11 +96,15 @@ class PriceList:
     ) -> Price | None:
         """Returns the lowest such price that is not doubtful, else the lowest, or None where none is known.
 
-        One at which so many ``devices`` can be had comes before all others.
+        One at which so many ``devices`` can be had comes before all others, then the cheapest instance that holds them
+        and more, at what it costs for each of them.
         """
         offers = self.offers(device, kind=kind, providers=providers, regions=regions)
-        fitting = [price for price in offers if devices is not None and can_be_had(price, device, devices)]
-        return next(iter((*fitting, *offers)), None)
+        if devices is None:
+            return next(iter(offers), None)
+        fitting = (price for price in offers if can_be_had(price, device, devices))
+        larger = (priced for price in offers if (priced := whole(price, devices)) is not None)
+        return next(chain(fitting, sorted(larger, key=_order), offers), None)
 
     def unpriced(self, device: str) -> tuple[Unpriced, ...]:
         """Instance types that carry ``device`` in clouds without any known price of it."""
@@ -110,6 +115,11 @@ class PriceList:
             for instance in each.instances
             if instance.device == device and each.title not in priced
         )
+
+
+def _order(price: Price) -> tuple[bool, float]:
+    """Returns the key of the best first: doubtful ones last, then by price."""
+    return bool(price.doubt), price.usd_per_device_hour
 
 
 def price_list() -> PriceList:
@@ -132,9 +142,9 @@ def price_of(
     usd: float | Mapping[str, float] | None,
     clouds: Sequence[str] | None,
     regions: Sequence[str] | None = None,
-    devices: int = 1,
+    devices: int | None = None,
 ) -> Price | None:
-    """Returns what an hour of a device costs: ``usd``, else the cheapest at which so many can be had, else of all.
+    """Returns what an hour of a device costs: ``usd``, else what ``PriceList.cheapest`` has of so many ``devices``.
 
     Raises:
         RecipeError: a mapping lacks the device, the price is below zero, or a cloud is not known.

@@ -19,12 +19,16 @@ def of_device(device: DeviceSpec) -> list[Assumption]:
 def of_price(price: Price) -> Assumption:
     """Returns what an hour of a device costs: as given, or as a price list had it."""
     origin: Origin = "given" if price.source == "given" else "catalog"
-    source = (
-        "" if origin == "given" else f"{price.provider} {price.region}, {written(price)}; {price.source}@{price.as_of}"
-    )
+    where = ", ".join(filter(None, (f"{price.provider} {price.region}", rented(price), written(price))))
+    source = "" if origin == "given" else f"{where}; {price.source}@{price.as_of}"
     source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
     name = f"price ({price.kind.replace('_', '-')})"
     return Assumption(name, price.usd_per_device_hour, "$ per device and hour", origin, source, key="price")
+
+
+def rented(price: Price) -> str:
+    """Returns which instance a price is of, and how much of it stands idle; empty where no list says which."""
+    return f"{price.instance} ({price.idle_devices} of its devices idle)" if price.idle_devices else price.instance
 
 
 def written(price: Price) -> str:

@@ -6,10 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import TYPE_CHECKING
 
-from trainwright.hardware.machine.probes import GrowthProbe
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes, saved_bytes
+
+if TYPE_CHECKING:  # a plan of another machine does not wait for what the doctor writes down
+    from trainwright.hardware.machine.probes import GrowthProbe
 
 MASTER_BYTES = 4
 """Gradients of the probed networks are fp32."""

@@ -16,12 +16,11 @@ from trainwright.planner.forecast.communication.exchange import Exchange, exchan
 from trainwright.planner.forecast.convnet import convnet_exchange, convnet_memory, convnet_state_bytes
 from trainwright.planner.forecast.host_link import activations_s
 from trainwright.planner.forecast.memory.offload import offload_s
-from trainwright.planner.forecast.memory.states import StateBytes, case_of, kept, state_bytes
+from trainwright.planner.forecast.memory.states import StateBytes, case_of, kept, memory_of, parameter_bytes
 from trainwright.planner.forecast.memory.table import MemoryTable, library_bytes, predict_memory, stuck_share
 from trainwright.planner.forecast.time.step import StepTable
 from trainwright.spec.convnet import AnyModel, ConvNetSpec
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +44,7 @@ class Counted:
 
 
 def _state_bytes(run: RunSpec) -> StateBytes:
-    alone = Layouts.of([ParallelPlan()], [run.workload.recompute], run.workload)
-    return state_bytes(case_of(run.transformer, run.workload, alone, run.stack.memory))
+    return parameter_bytes(run.transformer, run.workload, memory_of(run.transformer, run.stack.memory))
 
 
 def _states_bytes(run: RunSpec, layouts: Layouts) -> Numbers:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from trainwright.planner.counts.kernels import Exposure, Kernels, Kind, RateSource
+from trainwright.planner.counts.kernels import Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.process import Process
-from trainwright.spec.plan import INTERVAL
+from trainwright.planner.rates.derived import Derived
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Precision
 
 
 @dataclass(frozen=True, kw_only=True)
-class OtherPrecision:
+class OtherPrecision(Derived):
     """A source of rates whose products run ``faster`` than those of ``source`` in the precision ``measured``.
 
     Activations of both have one size, so that all else takes as long. ``doubt`` is the factor of the time by which
     nobody knows how much slower it is.
     """
 
-    source: RateSource
     measured: Precision
     faster: float = 1.0
-    doubt: float = 1.0
 
     def kernels(self, run: RunSpec, layouts: Layouts, *, without: Collection[Kind] = ()) -> Kernels:
         """Returns the seconds of each layout."""
@@ -41,15 +37,3 @@ class OtherPrecision:
             backward=every.backward - kept * (every.backward - rest.backward),
             weight=every.weight - kept * (every.weight - rest.weight),
         )
-
-    def exposure(self, run: RunSpec) -> Exposure:
-        """Returns the exposure that ``source`` knows."""
-        return self.source.exposure(run)
-
-    def process(self, run: RunSpec) -> Process | None:
-        """Returns the process that ``source`` knows."""
-        return self.source.process(run)
-
-    def spread(self, run: RunSpec) -> float:
-        """Returns the deviation of ``source`` with that of the doubt."""
-        return math.hypot(self.source.spread(run), math.log(self.doubt) / INTERVAL)

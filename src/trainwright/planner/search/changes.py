@@ -24,7 +24,8 @@ from trainwright.planner.forecast.forecast import step_s
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
-from trainwright.planner.search.layouts import Ranked, compare, ranked
+from trainwright.planner.search.fitting import Fitting
+from trainwright.planner.search.layouts import Ranked, ranked
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Adapter, Offload, Workload
@@ -80,7 +81,7 @@ class _Variant:
 class _Known:
     """What no change touches; ``unit``: device-seconds of the unchanged run for a token, were there memory for it."""
 
-    source: RateSource
+    search: Fitting
     usual: FixedLayout
     unit: float
     frugal: bool
@@ -123,7 +124,7 @@ def changes(
             layout, were there memory for it.
     """
     unit = unchanged_s_per_token(run, source, usual) if unit is None else unit
-    known = _Known(source=source, usual=usual or FixedLayout(), unit=unit, frugal=frugal)
+    known = _Known(search=Fitting(source), usual=usual or FixedLayout(), unit=unit, frugal=frugal)
     singles = list(_singles(run))
     fitting = _those_that_fit(singles, run, known)
     for more in larger(run.cluster, most_devices):
@@ -304,12 +305,11 @@ def _tried(variant: _Variant, run: RunSpec, known: _Known) -> Change | None:
         check_switches(run, layout)
         # A plan of the changed run has to choose the same.
         frugal = known.frugal or variant.trains_less
-        compared = compare(run, [cluster.devices], layout=layout, frugal=frugal, source=known.source)
+        best = known.search.best(run, layout, frugal=frugal)
     except RecipeError:  # its software does not run it, or the source has no rate for what is asked of the device
         return None
-    if not compared.fits.any():
+    if best is None:
         return None
-    best = compared.forecast(compared.order()[:1])
     slowdown = float(best.step_s[0]) * cluster.devices / workload.step_tokens / known.unit
     (found,), less, asked = ranked(best, cluster.device), variant.trains_less, variant.asked
     devices = cluster.devices

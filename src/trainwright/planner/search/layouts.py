@@ -14,18 +14,15 @@ from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout, Layouts, Numbers, taken
 from trainwright.planner.counts.work import peak_flops_per_s
-from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
-from trainwright.planner.forecast.networks import counted
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan
+from trainwright.planner.search.memo import Memo, Needed
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
 
-Memo = dict[tuple[object, ...], tuple[Candidates, Numbers, MemoryTable]]
-"""Candidates, what their states need, and what they need at the peak."""
 Refuses = Callable[[ParallelPlan, Recompute], tuple[str, ...]]
 """Says why what trains does not execute a layout; nothing where it does."""
 UNSURE = 1.1
@@ -156,19 +153,16 @@ def compare(
     ``larger`` has the same work in larger batches, each with the numbers of devices for which it is compared too. Of
     ``layout`` what is fixed is kept, sensible or not. Where none fits, a ``thorough`` comparison tries those that
     are not sensible too. Comparisons of one model, workload, stack and ``layout`` on many devices can share a ``memo``:
-    what reaches as far has the same layouts. It keeps the latest, so that such devices should follow each other. What
-    ``refuses`` gives reasons against is left out, in comparisons without a ``memo``.
+    what reaches as far has the same layouts. It keeps the latest, so that such devices should follow each other; of
+    layouts for which no device that it knows has room, nothing but their number is told. What ``refuses`` gives reasons
+    against is left out, in comparisons without a ``memo``.
 
     Raises:
         RecipeError: the device has no rate for the workload's precision, or no link that the layouts need.
     """
-    device = run.cluster.device
-    precision = run.workload.precision
-    if not peak_flops_per_s(device, precision):
-        expected = f"one of {', '.join(sorted(device.flops_per_s)) or 'none'}"
-        raise RecipeError("no {precision} rate is known", where=device.name, expected=expected, precision=precision)
+    refuse_unknown_rate(run)
     wanted = FixedLayout() if layout is None else layout
-    wasteful = bool(wanted.keys() - OF_NO_AXIS)
+    wasteful = is_wasteful(wanted)
     sensible = _compared(
         *(run, devices, source),
         offload=offload,
@@ -187,6 +181,19 @@ def compare(
     return every if every.fits.any() else replace(every, pruned=sensible.pruned)
 
 
+def refuse_unknown_rate(run: RunSpec) -> None:
+    """Raises RecipeError where the device has no rate for the workload's precision."""
+    device, precision = run.cluster.device, run.workload.precision
+    if not peak_flops_per_s(device, precision):
+        expected = f"one of {', '.join(sorted(device.flops_per_s)) or 'none'}"
+        raise RecipeError("no {precision} rate is known", where=device.name, expected=expected, precision=precision)
+
+
+def is_wasteful(wanted: FixedLayout) -> bool:
+    """Returns whether what is fixed divides a model in ways of its own, sensible or not."""
+    return bool(wanted.keys() - OF_NO_AXIS)
+
+
 def _compared(
     run: RunSpec,
     devices: Sequence[int],
@@ -200,26 +207,27 @@ def _compared(
     memo: Memo | None = None,
     refuses: Refuses | None = None,
 ) -> Compared:
-    lacking_axes(run)  # raises where the software does not run on such devices, which the key does not say
-    # What layouts there are, and what each needs, follows from these alone.
-    cluster, device, network = run.cluster, run.cluster.device, counted(run.model)
-    work = run.workload
-    kind = float(Fabric.of(cluster).domain), cluster.node.devices, network.library_bytes(run), work.precision
-    kept = work.activation_offload  # which software's habit leaves to devices on a bus
-    key = (*kind, kept, *devices, *((each.batch_tokens, *counts) for each, counts in larger))
-    memo = {} if memo is None else memo
-    if key not in memo:
-        memo.clear()
-        left, *more = (
+    lacking_axes(run)  # raises where the software does not run on such devices, which a memo does not say
+
+    def listed() -> Candidates:
+        parts = [
             candidates(replace(run, workload=work), counts, offload=offload, wasteful=wasteful, layout=layout)
             for work, counts in ((run.workload, devices), *larger)
-        )
-        left = replace(left, layouts=Layouts.joined([left.layouts, *(each.layouts for each in more)]))
-        left = left if refuses is None else _executed(left, refuses)
-        memory = network.memory(run, left.layouts, source.process(run))
-        memo[key] = (left, network.states_bytes(run, left.layouts), memory)
-    left, states, memory = memo[key]
-    usable, fits = usable_bytes(device), memory.fits(device) & memory.fits_host(cluster.node)
+        ]
+        left = replace(parts[0], layouts=Layouts.joined([each.layouts for each in parts]))
+        return left if refuses is None else _executed(left, refuses)
+
+    batches = ((run.workload, devices), *larger)
+    shape = tuple((work.batch_tokens, *counts) for work, counts in batches)
+    needed = (memo or Memo()).needed(run, shape, listed, source)
+    compared = rated(run, needed.left, needed.memory, source, frugal=frugal)
+    return replace(compared, pruned=(*compared.pruned, *_beyond(run, needed)))
+
+
+def rated(run: RunSpec, left: Candidates, memory: MemoryTable, source: RateSource, *, frugal: bool) -> Compared:
+    """Returns layouts that need so much memory with the time of those that fit; raises as ``forecast``."""
+    device = run.cluster.device
+    fits = memory.fits(device) & memory.fits_host(run.cluster.node)
     seconds = np.full(len(fits), np.inf)
     unsure = memory.uncertain(device)
     enough = fits & ~unsure if frugal else fits
@@ -228,17 +236,14 @@ def _compared(
     worth = np.flatnonzero(fits if crosses else fits & ~_needless(enough, left.recomputes))
     timed = forecast(run, left.layouts.take(worth), source, memory=taken(memory, worth))
     seconds[worth] = timed.step_s
-    over, needed = states > usable, memory.needed_bytes
-    beyond = (*_too_large("states", states[over] / usable), *_too_large("activations", needed[~over & ~fits] / usable))
-    pruned = (*left.pruned, *beyond)
     return Compared(
         layouts=left.layouts,
         worth=worth,
         timed=timed,
-        memory_bytes=needed,
+        memory_bytes=memory.needed_bytes,
         step_s=seconds,
         unsure=unsure,
-        pruned=pruned,
+        pruned=left.pruned,
         frugal=frugal,
     )
 
@@ -255,6 +260,15 @@ def _executed(left: Candidates, refuses: Refuses) -> Candidates:
         pruned=(*left.pruned, *pruned),
         recomputes=left.recomputes if kept.all() else 1,
     )
+
+
+def _beyond(run: RunSpec, needed: Needed) -> Iterator[Pruned]:
+    """Yields the classes of layouts that do not fit: by their states alone, and by their peak."""
+    device, memory = run.cluster.device, needed.memory
+    usable, over = usable_bytes(device), needed.states > usable_bytes(device)
+    fits = memory.fits(device) & memory.fits_host(run.cluster.node)
+    peaks = memory.needed_bytes[~over[needed.places] & ~fits]
+    yield from (*_too_large("states", needed.states[over] / usable), *_too_large("activations", peaks / usable))
 
 
 def too_large(rule: str, low: float, high: float) -> str:

@@ -21,7 +21,7 @@ from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.prices.clouds import CONTRACT_S
 from trainwright.hardware.prices.networks import why_single
 from trainwright.hardware.prices.price_list import PriceList, given_price, price_list
-from trainwright.planner.cost.keeping import egress_usd, kept_of, storage_of, storage_usd
+from trainwright.planner.cost.keeping import Kept, egress_usd, kept_of, storage_of, storage_usd
 from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
 from trainwright.planner.cost.scaling_laws import batch_price, training_flops
 from trainwright.planner.counts.layouts import FixedLayout
@@ -31,7 +31,8 @@ from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.memory.table import usable_bytes
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.search.candidates import Pruned, parallel_plan
-from trainwright.planner.search.layouts import Memo, compare, too_large
+from trainwright.planner.search.layouts import compare, too_large
+from trainwright.planner.search.memo import Memo
 from trainwright.planner.search.offers import GIVEN, PRICE_KINDS, Offer, offers, owned
 from trainwright.planner.search.ranking import Goals, Option, Recommendation, Refusal, ranked
 from trainwright.spec.device import ClusterSpec, PriceKind
@@ -63,7 +64,7 @@ class _Search:
     options: list[Option] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     rules: dict[str, Pruned] = field(default_factory=dict)
-    memo: Memo = field(default_factory=dict)
+    memo: Memo = field(default_factory=Memo)
 
     @property
     def steps(self) -> list[int]:
@@ -155,11 +156,11 @@ def recommend(
     """
     goals, prices, given = goals or Goals(), prices or price_list(), given or {}
     search = _Search(_batched(run, batches), precision, layout or FixedLayout(), frugal, data_bytes, flops_per_s)
-    for each in have:
-        own = [_owned(each, have_usd_per_device_hour, have_idle_usd_per_device_hour)]
-        _survey(search, each, own, goals, thorough=True)
+    rented = _all_read(given, _largest(search, devices, most_devices), have)
+    search.memo = Memo.of(replace(run, cluster=each) for each in (*have, *rented))
+    _survey_owned(search, have, have_usd_per_device_hour or {}, have_idle_usd_per_device_hour or {}, goals)
     where = {"clouds": clouds, "regions": regions}
-    for machines in _all_read(given, _largest(search, devices, most_devices), have):
+    for machines in rented:
         name, size = machines.device.name, machines.node.devices
         bought = _given(given, name) or offers(name, prices, node_devices=size, kinds=price_kinds, **where)
         if (clouds or regions) and not bought[0].provider:
@@ -169,11 +170,14 @@ def recommend(
     return ranked(search.options, search.all_refused(), goals)
 
 
-def _owned(machines: ClusterSpec, hourly: Mapping[str, float] | None, idle: Mapping[str, float] | None) -> Offer:
-    """Returns the offer of what is there, by dollars an hour of a device in use and of an idle one."""
-    name = machines.device.name
-    unused = (idle or {}).get(name, 0.0)
-    return owned(machines, (hourly or {}).get(name, 0.0), idle_usd_per_device_hour=unused)
+def _survey_owned(
+    search: _Search, have: Sequence[ClusterSpec], hourly: Mapping[str, float], idle: Mapping[str, float], goals: Goals
+) -> None:
+    """Adds all options on what is there, by dollars an hour of a device in use and of an idle one."""
+    for each in have:
+        name = each.device.name
+        offer = owned(each, hourly.get(name, 0.0), idle_usd_per_device_hour=idle.get(name, 0.0))
+        _survey(search, each, [offer], goals, thorough=True)
 
 
 def _all_read(
@@ -279,9 +283,9 @@ def _survey(
     sequences = compared.layouts.batch_sequences
     steps = np.select([sequences == each.workload.batch_sequences for each in (run, *larger)], search.steps)
     best = compared.best(steps.astype(np.float64))
-    fastest = compared.forecast(best)
+    fastest, held = compared.forecast(best), kept_of(run, data_bytes=search.data_bytes)
     for offer in ways:
-        search.options += _bought(search, run, fastest, offer, goals)
+        search.options += _bought(search, fastest, held, offer, goals)
 
 
 def _worth(run: RunSpec, larger: Sequence[RunSpec], counts: Sequence[int]) -> list[tuple[Workload, Sequence[int]]]:
@@ -294,9 +298,9 @@ def _worth(run: RunSpec, larger: Sequence[RunSpec], counts: Sequence[int]) -> li
     return found
 
 
-def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goals: Goals) -> list[Option]:
-    """Returns the fastest layout of each number of devices, bought so."""
-    billing, devices = offer.billing, fastest.layouts.devices
+def _bought(search: _Search, fastest: Forecast, held: Kept, offer: Offer, goals: Goals) -> list[Option]:
+    """Returns the fastest layout of each number of devices, bought so; ``held`` is what its run keeps."""
+    run, billing, devices = fastest.run, offer.billing, fastest.layouts.devices
     hourly = offer.hourly_usd(devices)
     sequences = fastest.layouts.batch_sequences
     tokens = np.select([sequences == each.workload.batch_sequences for each in search.runs], search.tokens)
@@ -326,7 +330,7 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goal
             search.refuse("price", name, reason, int(np.sum(~kept)))
     most = np.inf if offer.devices is None else offer.devices
     places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there & used & joined)
-    held, facts = kept_of(run, data_bytes=search.data_bytes), storage_of(offer.price)
+    facts = storage_of(offer.price)
     held_s = _device_seconds(run, search.flops_per_s)
     stored, sent = storage_usd(held, cost.seconds, facts), egress_usd(held, facts)
     return [

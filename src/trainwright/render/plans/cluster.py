@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_bytes, format_count, format_seconds
 from trainwright.hardware.catalogue.energy import YEARS
+from trainwright.planner.cost.assumptions import rented
 from trainwright.planner.explain.run import beside_steps
 from trainwright.planner.forecast.memory.moments import MOMENTS
 from trainwright.planner.plan.layout import mesh
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from trainwright.planner.cost.keeping import Keeping
     from trainwright.planner.plan.cluster import AtRate, Planned
     from trainwright.planner.plan.question import Question
+    from trainwright.spec.device import Price
     from trainwright.spec.plan import Needs, Plan
 
 
@@ -61,9 +63,8 @@ def show(plan: Plan, planned: Planned, question: Question, page: Page, *, follow
         page.line(f"with memory enough: {format_seconds(estimate.seconds.mid)} at an MFU of {share(estimate.mfu)}")
     if planned.outlives_machines:
         page.line(f"not practical: it outlives its machines, which are written off in {YEARS:g} years")
-    price = planned.scenario.price
-    if price is not None and price.source == "given" and price.doubt:
-        page.line(f"a doubtful price: {price.doubt}; a price is of one device and hour")
+    if planned.scenario.price is not None:
+        _show_price(planned.scenario.price, page)
     if planned.at_rate is not None:
         page.line(_at_rate(planned.at_rate))
     page.line(f"memory {memory_bar(plan)}")
@@ -74,6 +75,14 @@ def show(plan: Plan, planned: Planned, question: Question, page: Page, *, follow
         title = ("would make it fit", "at") if estimate.fit == "does not fit" else ("not chosen", "because")
         page.table(title, [(other.name, other.reason) for other in plan.rejected])
     show_first(page, plan, following=following)
+
+
+def _show_price(price: Price, page: Page) -> None:
+    """Shows what a price alone does not say: that it is doubtful, or pays for devices that the run leaves idle."""
+    if price.source == "given" and price.doubt:
+        page.line(f"a doubtful price: {price.doubt}; a price is of one device and hour")
+    if price.idle_devices:
+        page.line(f"rented whole at {price.provider}: {rented(price)}")
 
 
 def _what(plan: Plan, question: Question) -> str:

@@ -108,7 +108,7 @@ def test_show_keeps_to_the_cheapest_of_each_provider(capsys):
     out, err = capsys.readouterr()
     rows = [line.split()[:3] for line in out.splitlines() if line.strip().startswith("$")]
     assert rows.count(["$6.88", "on-demand", "AWS"]) == 1
-    assert "all 22: hardware prices --device h100-sxm" in err and "newer ones: trainwright catalog update" in err
+    assert "all 26: hardware prices --device h100-sxm" in err and "newer ones: trainwright catalog update" in err
 
 
 def test_prices_are_listed_with_region_age_and_source(capsys):

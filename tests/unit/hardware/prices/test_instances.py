@@ -1,6 +1,6 @@
 import pytest
 
-from trainwright.hardware.prices.instances import can_be_had, instance_devices, named_devices
+from trainwright.hardware.prices.instances import can_be_had, instance_devices, named_devices, whole
 from trainwright.spec.device import Price
 
 
@@ -27,6 +27,9 @@ def price(instance, *, provider="Nebius"):
         ("2B200.60V", 2),
         ("n3-H100x8-NVLink", 8),
         ("crusoe_A100-80G-sxm4x8", 8),
+        ("denvr_A100-sxm4", 1),
+        ("paperspace_V100-32GBx2", 2),
+        ("paperspace_V100-32GB", 1),
         ("p5.48xlarge", None),
         ("tpu-v6e-1", None),
         ("TPU v5e", None),
@@ -35,6 +38,19 @@ def price(instance, *, provider="Nebius"):
 )
 def test_names_of_instances_that_say_how_many_devices_they_have(instance, devices):
     assert named_devices(instance) == devices
+
+
+def test_the_list_of_types_says_what_a_name_does_not():
+    assert instance_devices(price("g4dn.12xlarge", provider="AWS")) == 4
+    assert instance_devices(price("Standard_NC48ads_A100_v4", provider="Azure")) == 2
+
+
+def test_who_needs_less_than_an_instance_pays_for_all_of_it():
+    rented = whole(price("g4dn.12xlarge", provider="AWS"), 1)
+    assert (rented.usd_per_device_hour, rented.idle_devices) == (8.0, 3)
+    assert whole(price("g4dn.12xlarge", provider="AWS"), 3).usd_per_device_hour == pytest.approx(8.0 / 3)
+    assert whole(price("g4dn.12xlarge", provider="AWS"), 4) is None
+    assert whole(price("made-up", provider="AWS"), 1) is None
 
 
 def test_a_clouds_file_says_more_than_a_name():

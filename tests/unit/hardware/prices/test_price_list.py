@@ -112,7 +112,7 @@ def test_offers_by_kind_and_provider_come_cheapest_first():
     assert len(usd) > 4
     assert usd == sorted(usd)
     assert {price.provider for price in listed.offers("h100-sxm", providers=["google", "lambda"])} == {"GCP", "Lambda"}
-    assert listed.cheapest("h100-sxm", providers=["azure"]) is None
+    assert listed.cheapest("h200-sxm", providers=["azure"]) is None
     assert listed.cheapest("trainium1", "reserved").usd_per_device_hour == 0.5123
     with pytest.raises(RecipeError, match="unknown cloud"):
         listed.offers("h100-sxm", providers=["cloudy"])
@@ -121,6 +121,34 @@ def test_offers_by_kind_and_provider_come_cheapest_first():
 def test_a_machine_of_google_costs_its_accelerators_and_its_host():
     price = price_list().cheapest("h100-sxm", providers=["gcp"])
     assert price.usd_per_device_hour == pytest.approx((33.606 + 9.46) / 8, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("device", "cloud", "instance"),
+    [
+        ("t4", "aws", "g4dn.xlarge"),
+        ("a10g", "aws", "g5.xlarge"),
+        ("l4", "aws", "g6.xlarge"),
+        ("t4", "gcp", "n1-highmem-4"),
+        ("v100-sxm-16gb", "gcp", "n1-highmem-8"),
+        ("a100-sxm-80gb", "gcp", "a2-ultragpu-1g"),
+        ("h100-sxm", "gcp", "a3-highgpu-1g"),
+        ("t4", "azure", "Standard_NC4as_T4_v3"),
+        ("v100-pcie-16gb", "azure", "Standard_NC6s_v3"),
+        ("rtx-4090", "vast", "1x-RTX_4090"),
+    ],
+)
+def test_one_device_is_priced_at_an_instance_of_one(device, cloud, instance):
+    price = price_list().cheapest(device, providers=[cloud], devices=1)
+    assert (price.instance, price.idle_devices) == (instance, 0)
+
+
+def test_fewer_devices_than_any_instance_has_cost_the_smallest_whole():
+    single = price_list().cheapest("t4", providers=["aws"], devices=4)
+    half = price_list().cheapest("t4", providers=["aws"], devices=2)
+    assert (single.instance, single.idle_devices) == ("g4dn.12xlarge", 0)
+    assert (half.instance, half.idle_devices) == ("g4dn.12xlarge", 2)
+    assert half.usd_per_device_hour == 2 * single.usd_per_device_hour
 
 
 def test_what_a_cloud_rents_at_unknown_prices_is_said():

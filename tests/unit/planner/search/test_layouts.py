@@ -16,6 +16,7 @@ from trainwright.planner.forecast.networks import TRANSFORMERS
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
 from trainwright.planner.search.layouts import PLAIN, UNSURE, best_layouts, compare
+from trainwright.planner.search.memo import Memo
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
 
@@ -127,7 +128,7 @@ def test_states_alone_are_never_more_than_the_peak():
 
 
 def test_a_memo_changes_nothing_but_the_time():
-    memo = {}
+    memo = Memo()
     for name in ("a100-sxm-80gb", "a800-sxm-80gb", "a100-sxm-40gb", "h100-sxm"):
         cluster = catalogue_cluster(f"2x8x{name}")
         shared = compare(
@@ -142,7 +143,7 @@ def test_a_memo_changes_nothing_but_the_time():
 def test_a_memo_lets_no_device_through_that_the_software_does_not_run_on():
     """An MI300X and a Gaudi 3 have the same layouts; torchtitan runs on one of them (its README)."""
     for names in (("mi300x", "gaudi3"), ("gaudi3", "mi300x")):
-        memo = {}
+        memo = Memo()
         for name in names:
             run = RunSpec(
                 model=MODEL, workload=WORK, cluster=catalogue_cluster(f"8x{name}"), stack=read_stack("torchtitan")

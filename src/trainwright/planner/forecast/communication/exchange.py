@@ -119,10 +119,8 @@ def _seconds(run: RunSpec, layouts: Layouts, fabric: Fabric) -> dict[str, Values
     hidden = size * tokens * model.width
     split = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
     gather_s, scatter_s, gradients_s = _weights(run, layouts, fabric, groups)
-    # Two regions a block, each entered and left: an all-gather and a reduce-scatter, or one all-reduce.
-    twice = all_gather_s(fabric, hidden, groups.tp) + reduce_scatter_s(fabric, hidden, groups.tp)
     return {
-        "tensor": 2 * layers * np.where(split > 1, twice, all_reduce_s(fabric, hidden, groups.tp)),
+        "tensor": 2 * layers * _region_s(layouts, fabric, hidden, groups.tp),
         "context": layers * _context_s(model, layouts, size * tokens, fabric, groups.cp),
         "expert": layers * model.moe_layers / model.blocks * _experts_s(model, workload, layouts, fabric, dispatch),
         "pipeline": layouts.virtual_stages * send_recv_s(fabric, hidden / split, groups.pp),
@@ -130,6 +128,18 @@ def _seconds(run: RunSpec, layouts: Layouts, fabric: Fabric) -> dict[str, Values
         "scatter": scatter_s,
         "gradients": gradients_s,
     }
+
+
+def _region_s(layouts: Layouts, fabric: Fabric, hidden_bytes: Numbers, group: Group) -> Numbers:
+    """Returns the seconds of one of a block's two regions, which tensor-parallel ranks enter and leave.
+
+    With sequence parallelism by an all-gather and a reduce-scatter, which take as long, else by one all-reduce.
+    """
+    by_tokens = layouts.sequence_parallel > 0
+    if by_tokens.all():
+        return 2 * all_gather_s(fabric, hidden_bytes, group)
+    whole = all_reduce_s(fabric, hidden_bytes, group)
+    return np.where(by_tokens, 2 * all_gather_s(fabric, hidden_bytes, group), whole) if by_tokens.any() else whole
 
 
 def _context_s(model: ModelSpec, layouts: Layouts, elements: Numbers, fabric: Fabric, group: Group) -> Numbers:
@@ -201,6 +211,8 @@ def _weights(run: RunSpec, layouts: Layouts, fabric: Fabric, groups: Placement) 
 
     def both(collective: Collective, dense_bytes: Numbers, experts_bytes: Numbers) -> Numbers:
         dense_s = collective(fabric, dense_bytes / pieces, groups.shard)
+        if model.experts is None:
+            return pieces * dense_s
         experts_s = np.where(experts_bytes > 0, collective(fabric, experts_bytes / pieces, experts_group), 0.0)
         return pieces * (dense_s + experts_s)
 
@@ -213,7 +225,8 @@ def _weights(run: RunSpec, layouts: Layouts, fabric: Fabric, groups: Placement) 
         both(collective, gradient * trained, gradient * trained_experts)
         for collective in (reduce_scatter_s, all_reduce_s)
     )
-    updated = both(all_gather_s, size * trained, size * trained_experts)
+    # What is gathered once a step is what every pass gathers, where all of it is trained.
+    updated = gather if workload.adapter is None else both(all_gather_s, size * trained, size * trained_experts)
     inner = np.where((layouts.zero_stage > 0) & (owners > 1), scatter + updated, whole)
     owned = trained / owners + trained_experts / np.maximum(1.0, owners * layouts.tp / (layouts.ep * split))
     outer = all_reduce_s(fabric, gradient * owned, groups.dp_replicate)

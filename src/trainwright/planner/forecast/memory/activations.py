@@ -210,9 +210,13 @@ def block_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
         some = replace(case, memory=replace(case.memory, kernels=kernels))
         return widened(some, lambda each: np.sum(list(layer_bytes(each, mixture=mixture).values()), axis=0))
 
-    plain, fused = layer(case.memory.kernels), layer("compiled")
     again = case.layouts.has("recompute", "selective") & (case.memory.kernels == "eager")
-    return np.asarray(case.memory.activations * np.where((case.layouts.compile > 0) | again, fused, plain))
+    compiled = (case.layouts.compile > 0) | again
+    if not compiled.any():
+        return np.asarray(case.memory.activations * layer(case.memory.kernels))
+    fused = layer("compiled")
+    each = fused if compiled.all() else np.where(compiled, fused, layer(case.memory.kernels))
+    return np.asarray(case.memory.activations * each)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

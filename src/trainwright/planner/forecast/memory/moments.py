@@ -14,6 +14,7 @@ pass, and a checkpoint gathers one tensor after the other, so that neither is a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -83,13 +84,13 @@ class Pass:
 def pass_bytes(case: MemoryCase) -> Pass:
     """Returns the bytes that one pass needs."""
     stages = case.stages
-    dense, mixed = block_bytes(case, mixture=False), block_bytes(case, mixture=True)
+    dense, mixed = _of_layers(case, partial(block_bytes, case))
     full = case.layouts.has("recompute", "full")
     # Dropout of the embedding keeps its mask (Korthikanti et al., 2022, arXiv 2205.05198, section 4.3, recall).
     mask = stages.has_embedding * mask_bytes(case) * case.model.width * wide_tokens(case)
     beside = our_bytes(case).beside if case.memory.kernels == "own" else mask
     selective = case.layouts.has("recompute", "selective") & (case.memory.kernels == "own")
-    waiting, mixed_waiting = waiting_bytes(case)
+    waiting, mixed_waiting = _waiting(case, dense, mixed)
     layers = stages.dense_layers * waiting + stages.moe_layers * mixed_waiting
     sent = np.where(case.memory.holds_outputs, 1.0 - stages.has_head, 0.0) * input_bytes(case)
     beside = beside + sent
@@ -98,7 +99,7 @@ def pass_bytes(case: MemoryCase) -> Pass:
     wrapped = case.sharded * (case.adapter is not None)
     block = _larger(case, dense, mixed)
     if case.process is None:
-        each = (widened(case, partial(transient_bytes, mixture=mixture)) for mixture in (False, True))
+        each = _of_layers(case, lambda mixture: widened(case, partial(transient_bytes, mixture=mixture)))
         transient = _larger(case, *each)
     else:
         transient = case.process.transient * block + case.process.waste * saved
@@ -121,8 +122,18 @@ def kept_of_block(case: MemoryCase) -> Numbers:
 
 def waiting_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
     """Returns the bytes [L] of an average layer without and with experts that wait for the backward pass."""
+    return _waiting(case, *_of_layers(case, partial(block_bytes, case)))
+
+
+def _of_layers(case: MemoryCase, count: Callable[..., Numbers]) -> tuple[Numbers, Numbers]:
+    """Returns what ``count`` says of a layer without experts and of one with them; the same where none has any."""
+    dense = count(mixture=False)
+    return dense, dense if case.model.experts is None else count(mixture=True)
+
+
+def _waiting(case: MemoryCase, dense: Numbers, mixed: Numbers) -> tuple[Numbers, Numbers]:
+    """Returns what waits of layers that keep ``dense`` and ``mixed`` bytes."""
     full, share = case.layouts.has("recompute", "full"), case.recomputed
-    dense, mixed = block_bytes(case, mixture=False), block_bytes(case, mixture=True)
     again = dense
     if case.memory.kernels == "own":  # of dense layers alone
         again = np.where(case.layouts.has("recompute", "selective"), our_bytes(case).kept, dense)
@@ -246,9 +257,9 @@ def dequantised_bytes(case: MemoryCase) -> Numbers:
     return quantised * largest * case.element_bytes / case.layouts.tp
 
 
-def moments_of(case: MemoryCase, states: Kept) -> tuple[Moment, ...]:
-    """Returns the moments in the order of ``MOMENTS``."""
-    step, stages = pass_bytes(case), case.stages
+def moments_of(case: MemoryCase, states: Kept, step: Pass | None = None) -> tuple[Moment, ...]:
+    """Returns the moments in the order of ``MOMENTS``; ``step`` is the case's pass, where it is counted already."""
+    step, stages = step or pass_bytes(case), case.stages
     none = np.zeros_like(step.saved)
     heap = case.process is not None and case.device_kind in KEEPS_GRADIENTS
     earlier = np.where((case.layouts.micro_batches > 1) | case.memory.flat_gradients | heap, 1.0, 0.0)

@@ -109,8 +109,7 @@ def case_of(
     This trainer's own kernels count for the families that it builds. A measured ``process`` takes the place of what the
     stack's file says of libraries, driver and allocator.
     """
-    if memory.kernels == "own" and model.family not in FAMILIES:
-        memory = replace(memory, kernels="eager")
+    memory = memory_of(model, memory)
     if process is not None:
         memory = replace(memory, workspace_bytes=0.0, context_bytes=0.0, fragmentation=0.0, idle=0.0)
     return MemoryCase(
@@ -123,6 +122,12 @@ def case_of(
         kernels=kernels,
         process=process,
     )
+
+
+def memory_of(model: ModelSpec, memory: StackMemory) -> StackMemory:
+    """Returns the memory of a model by a stack whose own kernels it may not have: those of this trainer."""
+    foreign = memory.kernels == "own" and model.family not in FAMILIES
+    return replace(memory, kernels="eager") if foreign else memory
 
 
 def has_half_gradients(workload: Workload) -> bool:
@@ -141,12 +146,17 @@ class StateBytes:
 
 
 def state_bytes(case: MemoryCase) -> StateBytes:
+    """Returns the bytes for each parameter of a case: see ``parameter_bytes``."""
+    return parameter_bytes(case.model, case.workload, case.memory)
+
+
+def parameter_bytes(model: ModelSpec, workload: Workload, memory: StackMemory) -> StateBytes:
     """Returns the bytes for each parameter by ``Workload.states``.
 
     ``mixed`` keeps an fp32 master copy; its gradients are fp32 beside bf16 and fp16 beside fp16 (Megatron-LM's
     ``accumulate_allreduce_grads_in_fp32`` follows bf16), unless the stack keeps both.
     """
-    workload, memory, size = case.workload, case.memory, case.element_bytes
+    size = workload.element_bytes
     mixed = workload.states == "mixed" and size < 4
     full = size if workload.states == "pure" else 4.0
     weight = size if mixed else full
@@ -160,7 +170,7 @@ def state_bytes(case: MemoryCase) -> StateBytes:
     return StateBytes(
         weight=weight,
         gradient=gradient,
-        optimizer=master + moment * moments_per_parameter(case.model, workload) + average_bytes(workload),
+        optimizer=master + moment * moments_per_parameter(model, workload) + average_bytes(workload),
         update=full * memory.update_copies,
     )
 

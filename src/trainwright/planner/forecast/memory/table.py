@@ -186,8 +186,8 @@ def predict_memory(
     case = case_of(
         run.transformer, run.workload, layouts, run.stack.memory, device_kind=kind, process=process, kernels=kernels
     )
-    memory, states = case.memory, kept(case)
-    moments = moments_of(case, states)
+    memory, states, step = case.memory, kept(case), pass_bytes(case)
+    moments = moments_of(case, states, step)
     totals = np.stack([moment.total for moment in moments])
     which = np.argmax(totals, axis=0)
     peak = np.max(totals, axis=0) + states.weights + states.optimizer
@@ -202,7 +202,6 @@ def predict_memory(
         each = np.stack([getattr(moment, name) for moment in moments])
         return here(np.take_along_axis(each, which[None], axis=0)[0])
 
-    step = pass_bytes(case)
     parts = {name: then(name) for name in ("gradients", "activations", "logits")}
     parts["weights"], parts["optimizer"] = here(states.weights), here(states.optimizer)
     parts["communication"] = then("communication") + here(bucket_bytes(case, states))

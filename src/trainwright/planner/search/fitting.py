@@ -1,0 +1,70 @@
+"""The best layout that fits of runs that differ in little from one another, as ``layouts.compare`` ranks them.
+
+What states alone keep from fitting is struck out before its whole memory is counted, and layouts are listed once for
+all runs that have the same: of a hundred changes of a run that does not fit, most still do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from trainwright.hardware.catalogue.support import lacking_axes
+from trainwright.planner.counts.kernels import RateSource
+from trainwright.planner.counts.layouts import OFFLOADS, FixedLayout
+from trainwright.planner.forecast.forecast import Forecast
+from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
+from trainwright.planner.forecast.networks import counted
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.planner.search.candidates import Candidates, candidates
+from trainwright.planner.search.layouts import is_wasteful, rated, refuse_unknown_rate
+from trainwright.planner.search.memo import within
+from trainwright.spec.run import RunSpec
+
+
+@dataclass(slots=True)
+class Fitting:
+    """Finds the best layouts of runs of one model by one software on clusters of one device."""
+
+    source: RateSource = CATALOGUE
+    listed: dict[tuple[object, ...], Candidates] = field(default_factory=dict)
+    """Candidates by all that they depend on beside model and software."""
+
+    def best(self, run: RunSpec, layout: FixedLayout, *, frugal: bool = False) -> Forecast | None:
+        """Returns the forecast [1] of the layout that ``compare`` puts first on the whole cluster; None: none fits.
+
+        Raises:
+            RecipeError: as ``compare``.
+        """
+        refuse_unknown_rate(run)
+        # The sensible ones are some of all: what keeps all from fitting keeps those, which is most often so.
+        found = self._fitting(run, layout, wasteful=True)
+        if found is not None and not is_wasteful(layout):
+            found = self._fitting(run, layout, wasteful=False) or found
+        if found is None:
+            return None
+        compared = rated(run, *found, self.source, frugal=frugal)
+        return compared.forecast(compared.order()[:1])
+
+    def _fitting(self, run: RunSpec, layout: FixedLayout, *, wasteful: bool) -> tuple[Candidates, MemoryTable] | None:
+        """Returns the candidates whose states have room, and what they need; None where none of them fits."""
+        left, network, device = self._listed(run, layout, wasteful=wasteful), counted(run.model), run.cluster.device
+        places = within(left, network.states_bytes(run, left.layouts), run, usable_bytes(device))
+        if not len(places):
+            return None
+        left = replace(left, layouts=left.layouts.take(places))
+        memory = network.memory(run, left.layouts, self.source.process(run))
+        return (left, memory) if (memory.fits(device) & memory.fits_host(run.cluster.node)).any() else None
+
+    def _listed(self, run: RunSpec, layout: FixedLayout, *, wasteful: bool) -> Candidates:
+        """Returns the candidates; those of runs that differ in what leaves the device alone are listed once."""
+        work, placed = run.workload, layout.copy()
+        offload = float(OFFLOADS.index(placed.pop("offload", "none")))
+        shape = work.sequence_tokens, work.batch_sequences, work.fused_attention, work.update_in_backward
+        key = run.cluster.nodes, run.cluster.devices, *shape, *lacking_axes(run), *sorted(placed.items()), wasteful
+        if key not in self.listed:
+            self.listed[key] = candidates(run, [run.cluster.devices], wasteful=wasteful, layout=placed)
+        left = self.listed[key]
+        layouts = replace(left.layouts, offload=np.full(len(left.layouts), offload))
+        return replace(left, layouts=layouts)
