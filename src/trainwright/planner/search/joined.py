@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainwright.hardware.catalogue.nodes import cluster
-from trainwright.hardware.prices.networks import network_text, stated
+from trainwright.hardware.prices.networks import network_text, stated, why_single
 from trainwright.planner.search.ranking import Option, Recommendation
+from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption, Origin
 
 
@@ -19,6 +20,12 @@ def of_networks(recommendation: Recommendation) -> list[Assumption]:
 
 
 def _of(option: Option) -> Assumption:
-    value, source = network_text(option.provider, cluster(option.cluster))
-    origin: Origin = "default" if stated(option.provider, option.device) is None else "catalog"
-    return Assumption(f"between {option.device} machines", value, "", origin, source, key="network")
+    return between(option.provider, cluster(option.cluster))
+
+
+def between(provider: str, machines: ClusterSpec) -> Assumption:
+    """Returns the network that is reckoned with between a cloud's machines, who states it, and why not to join them."""
+    value, source = network_text(provider, machines)
+    source = "; ".join(filter(None, (why_single(provider, machines), source)))
+    origin: Origin = "default" if stated(provider, machines.device.name) is None else "catalog"
+    return Assumption(f"between {machines.device.name} machines", value, "", origin, source, key="network")
