@@ -57,7 +57,7 @@ OF_CLUSTERS = (
     "price",
     "rate",
 )
-OF_PLANS = ("explain", "sweep", "draw")
+OF_PLANS = ("explain", "sweep", "draw", "write_recipe")
 OF_SERVING = ("batch_size", "context")
 """Arguments by what they are about."""
 SUFFIXES = (".yaml", ".yml")
