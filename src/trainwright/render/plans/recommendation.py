@@ -14,7 +14,7 @@ from trainwright.core.units import format_count, format_factor, format_seconds
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
 from trainwright.planner.plan.usual import USUAL
-from trainwright.planner.search.joined import of_networks
+from trainwright.planner.search.joined import of_answers
 from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.ranking import pareto_front
 from trainwright.planner.search.recommend import PROCESSORS
@@ -85,7 +85,7 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
     believed, doubtful, unpriced = _ways(recommendation)
     met = bool(believed) and bool(recommendation.options)
     title = "best of each device and kind of price" if met else "closest"
-    assumptions = [*of_networks(recommendation), *recommended(scenario)]
+    assumptions = [*of_answers(recommendation, scenario.run), *recommended(scenario)]
     if page.verbose:
         _show_whole(page, recommendation, (believed, doubtful, unpriced), looks, title=title, judged=shown.judged)
     else:
