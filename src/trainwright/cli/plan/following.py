@@ -84,7 +84,7 @@ def write_recipe(args: argparse.Namespace, question: Question, plan: Plan) -> No
 
 
 def _recipe_text(args: argparse.Namespace, plan: Plan) -> str | None:
-    from trainwright.pipeline.planned_recipe import CORPUS, recipe_of
+    from trainwright.render.planned_recipe import CORPUS, recipe_of
     from trainwright.render.recipe import yaml_lines
 
     if args.method is not None or args.task is not None:
@@ -114,7 +114,7 @@ def _recipe_line(args: argparse.Namespace, plan: Plan) -> str:
 
 def _run_as_planned(args: argparse.Namespace, question: Question, plan: Plan) -> str:
     """Returns the command that trains a recipe as it was planned, where the trainer does all of it."""
-    from trainwright.pipeline.planned_recipe import overrides_of
+    from trainwright.render.planned_recipe import overrides_of
 
     given = args.model is not None and Path(args.model).suffix in SUFFIXES
     inputs = [args.model, *args.inputs] if given else list(args.inputs)
