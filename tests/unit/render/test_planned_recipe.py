@@ -8,8 +8,8 @@ import pytest
 
 from fixtures.questions import scenario
 from trainwright.hardware.catalogue.models import model
-from trainwright.render.planned_recipe import overrides_of, recipe_of
 from trainwright.planner.plan.cluster import planned
+from trainwright.render.planned_recipe import overrides_of, recipe_of
 from trainwright.spec.recipe import Recipe
 
 OURS = ("llama2-7b", "llama3-8b", "llama3-70b", "tinyllama", "gpt2", "gpt2-xl")
