@@ -83,8 +83,7 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
     for line in answer:
         page.line(line)
     believed, doubtful, unpriced = _ways(recommendation)
-    met = bool(believed) and bool(recommendation.options)
-    title = "best of each device and kind of price" if met else "closest"
+    title = "closest" if recommendation.closest else "best of each device and kind of price"
     assumptions = [*of_answers(recommendation, scenario.run), *recommended(scenario)]
     if page.verbose:
         _show_whole(page, recommendation, (believed, doubtful, unpriced), looks, title=title, judged=shown.judged)
@@ -141,10 +140,12 @@ def _show_short(
     page: Page, believed: Sequence[Option], unpriced: Sequence[Option], looks: Looks, *, title: str, lines: int
 ) -> None:
     """Shows as many ways as the first screen has room for, beside so many other ``lines``."""
-    unknown = unpriced[:SHORT_UNPRICED_ROWS] if believed else unpriced
-    # A blank line, the title and the names of columns; and the same for what has no price. At the end: names of
-    # columns with a blank line, what was left out, a blank line, the next command.
-    room = SCREEN - lines - 5 - 3 * bool(believed) - (3 + len(unknown)) * bool(unknown)
+    # At the end: names of columns with a blank line, what was left out, a blank line, the next command. A table of ways
+    # has a blank line, a title and names of columns.
+    room = SCREEN - lines - 5
+    least = min(len(believed), LEAST_ROWS)
+    unknown = unpriced[: max(0, min(SHORT_UNPRICED_ROWS, room - 3 - least - 3))] if believed else unpriced
+    room -= 3 + (3 + len(unknown)) * bool(unknown)
     show_ways(page, believed[: min(SHORT_ROWS, max(LEAST_ROWS, room))], looks, title=title)
     show_ways(page, unknown, looks, title="fastest without a known price")
 
