@@ -100,7 +100,7 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
     chosen = assumptions if page.verbose else rest
     page.table(("rests on", "value", "origin", "source"), [assumption_row(each, whole=page.verbose) for each in chosen])
     if not page.verbose:
-        page.line(_left_out(recommendation, len(assumptions)))
+        page.line(_left_out(recommendation, len(assumptions), counted=not refused or bool(recommendation.options)))
     _note_marks(page, (*believed, *unpriced))
     _warn(page, [option.price for option in every if option.price is not None and option.price.provider])
     if shown.following:
@@ -164,7 +164,8 @@ def _show_whole(
     if judged is not None:
         _show_pool(page, judged)
     show_ways(page, believed, looks, title=title)
-    show_beside(page, believed)
+    headlines = [option for _, option in recommendation.headlines]
+    show_beside(page, tuple(dict.fromkeys((*headlines, *believed))))
     show_doubtful(page, doubtful)
     show_spot(page, [each for each in (*believed, *doubtful) if each.price_kind == "spot"])
     front = recommendation.front
@@ -181,9 +182,11 @@ def _short_grounds(recommendation: Recommendation, assumptions: Sequence[Assumpt
     return sorted(shown, key=lambda each: FIRST.index(each.key))[:ASSUMPTIONS]
 
 
-def _left_out(recommendation: Recommendation, assumptions: int) -> str:
-    """Returns one line: what was left out, and what all of it needs."""
+def _left_out(recommendation: Recommendation, assumptions: int, *, counted: bool) -> str:
+    """Returns one line: what was left out, where no table says so, and what shows the rest."""
     more = f"--verbose has the reasons, all rows and all {assumptions} assumptions"
+    if not counted:
+        return more
     kinds: Counter[str] = Counter()
     for each in recommendation.refused:
         noun = "processor" if each.name == PROCESSORS else NOUNS[each.kind]

@@ -170,7 +170,7 @@ def test_the_next_command_costs_and_takes_what_was_said(capsys, asked):
 def test_adapters_that_fit_no_node_are_not_said_to_fit_on_clusters_that_were_not_searched(capsys):
     asked = ["recommend", "--model", "llama3-405b", "--method", "lora", "--sequence", "8192", "--devices", "t4"]
     assert main(asked) == 1
-    assert "what would make it fit on 8xt4" in capsys.readouterr().out
+    assert "no change makes it fit on 8xt4" in capsys.readouterr().out
 
 
 def test_storage_and_egress_are_said_of_each_way_and_named_where_unknown(capsys):
