@@ -222,9 +222,12 @@ def _freed(scenario: Scenario, change: Change) -> Change:
         freed.append(f"offload={best.parallel.offload}")
     if usual.get("usual_micro_batch", best.parallel.micro_batch_sequences) != best.parallel.micro_batch_sequences:
         freed.append(f"micro_batch={best.parallel.micro_batch_sequences}")
-    if "shares" in usual and best.parallel.dp_replicate > 1:
+    if "usual_zero_stage" in usual and best.parallel.dp_replicate > 1:
         freed.append(f"dp_replicate={best.parallel.dp_replicate}")
-    if best.parallel.dp_shard > 1 and usual.get("shares", best.parallel.zero_stage) != best.parallel.zero_stage:
+    if (
+        best.parallel.dp_shard > 1
+        and usual.get("usual_zero_stage", best.parallel.zero_stage) != best.parallel.zero_stage
+    ):
         freed.append(f"zero_stage={best.parallel.zero_stage}")
     if freed:
         fields["layout"] = ",".join(freed)

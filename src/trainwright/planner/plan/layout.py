@@ -261,7 +261,7 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     virtual, tp = wanted.get("virtual_stages", 1), wanted.get("tp", 1)
     pp, cp = wanted.get("pp", 1), wanted.get("cp", 1)
     left = max(1, devices // (tp * pp * cp))
-    shares = wanted.get("shares")
+    shares = wanted.get("usual_zero_stage")
     if "dp_shard" in lacking_axes(scenario.run):
         shard = wanted.get("dp_shard", 1)
         replicate = wanted.get("dp_replicate", max(1, left // shard))

@@ -70,7 +70,7 @@ def as_usual(
         taken("packing", packing, packing.value)
     stage = _habit(question, software, "zero_stage")
     if stage is not None and not question.layout.keys() & set(MESH) and (machines.devices > 1 or not placed):
-        layout["shares"] = cast("ZeroStage", int(stage.value))
+        layout["usual_zero_stage"] = cast("ZeroStage", int(stage.value))
         taken("zero_stage", stage, f"ZeRO-{stage.value}")
     for habit, usual, changed in _alone(question, software, machines, placed=placed):
         question = replace(question, **changed)

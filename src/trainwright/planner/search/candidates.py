@@ -264,7 +264,7 @@ def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec, stack: Stack
     table.shape("dp_shard", table["reach"])
     table.shape("dp_replicate", table["data"] / table["dp_shard"])
     _zero_stages(table, stack.runs.zero_stages)
-    if (stage := table.fixed.get("shares")) is not None:
+    if (stage := table.fixed.get("usual_zero_stage")) is not None:
         every = table["dp_shard"] == table["data"]
         table.keep(every & (table["zero_stage"] == np.where(table["dp_shard"] > 1, stage, 0.0)))
     experts = model.experts

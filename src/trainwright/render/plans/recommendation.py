@@ -145,8 +145,11 @@ def _show_short(
     room = SCREEN - lines - 5
     least = min(len(believed), LEAST_ROWS)
     unknown = unpriced[: max(0, min(SHORT_UNPRICED_ROWS, room - 3 - least - 3))] if believed else unpriced
-    room -= 3 + (3 + len(unknown)) * bool(unknown)
+    alone = unpriced[: 1 - bool(unknown)]
+    room -= 3 + (3 + len(unknown)) * bool(unknown) + len(alone)
     show_ways(page, believed[: min(SHORT_ROWS, max(LEAST_ROWS, room))], looks, title=title)
+    for option in alone:
+        page.line(f"fastest without a known price: {in_short(option)}")
     show_ways(page, unknown, looks, title="fastest without a known price")
 
 
@@ -178,8 +181,11 @@ def _short_grounds(recommendation: Recommendation, assumptions: Sequence[Assumpt
     first = [option for _, option in recommendation.headlines] + [*recommendation.options[:1]]
     absent = set() if any(each.parallel.pp > 1 for each in first) else {"pipeline"}
     absent |= set() if any(map(keeps_at_a_price, first)) else {"kept"}
-    shown = [each for each in assumptions if each.key in FIRST and each.key not in absent]
-    return sorted(shown, key=lambda each: FIRST.index(each.key))[:ASSUMPTIONS]
+    shown: dict[str, Assumption] = {}
+    for each in assumptions:
+        if each.key in FIRST and each.key not in absent:
+            shown.setdefault(each.key, each)
+    return sorted(shown.values(), key=lambda each: FIRST.index(each.key))[:ASSUMPTIONS]
 
 
 def _left_out(recommendation: Recommendation, assumptions: int, *, counted: bool) -> str:
