@@ -122,7 +122,7 @@ def test_precisions_are_named_where_devices_differ(capsys):
 def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):
     short = printed(capsys, "--devices", "mi300x,h100-sxm")
     (line,) = [line for line in short.splitlines() if line.startswith("fastest without a known price: ")]
-    assert "xmi300x, " in line and line.endswith("price unknown")
+    assert "xmi300x, " in line and ", price unknown" in line
     out = printed(capsys, "--devices", "mi300x,h100-sxm", "--verbose")
     start = out.index("fastest without a known price")
     names, first = out[start:].splitlines()[1:3]
