@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -111,9 +112,10 @@ def write(outcome: Outcome) -> None:
         # What only says how a device or a method differs is left out where it does not.
         names = [name for name in names if table not in WIDTHS or values[name] != 1]
         lines += ["", f"[efficiency.{table}]", *(entry(name.partition(".")[2], name, values) for name in names)]
-    seen = sorted({generation_of(row) for row in outcome.data.rows})
+    rows = Counter(map(generation_of, outcome.data.rows))
     place = lines.index("[efficiency]") + 1
-    lines.insert(place, f"seen = {json.dumps(seen)}")
+    lines.insert(place, f"seen = {json.dumps(sorted(rows))}")
+    lines += ["", "[efficiency.rows]", *(f"{name} = {rows[name]}" for name in sorted(rows))]
     lines += ["", "[efficiency.doubt]", *(f"{name} = {value:.3g}" for name, value in outcome.doubts.items() if value)]
     (CATALOG / "efficiency.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for path in sorted((CATALOG / "stacks").glob("*.toml")):

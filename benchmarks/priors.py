@@ -4,6 +4,7 @@ from __future__ import annotations
 
 MAMF = "maximum achievable matmul FLOP/s, stas00/ml-engineering@744d01e"
 FLASH_2 = "causal, heads of 128, forward and backward (arXiv 2307.08691, figures 5 to 7, recall)"
+ZYPHRA = "H100's FlashAttention-2 (rocm.blogs.amd.com/ecosystems-and-partners/zyphra, 2024-12-10)"
 PRIORS: dict[str, tuple[float, float, str]] = {
     "products.hopper": (0.80, 0.06, f"H100 SXM 794 of 989 TFLOP/s: {MAMF}"),
     "products.ampere": (0.87, 0.06, f"A100 SXM 271 of 312 TFLOP/s: {MAMF}"),
@@ -24,6 +25,7 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "attention.hopper-flash-2": (0.42, 0.1, f"335 TFLOP/s of 989: {FLASH_2}"),
     "attention.hopper-cudnn": (0.70, 0.15, "550 TFLOP/s of 989, as FlashAttention-3 (arXiv 2407.08608, figures 5, 6)"),
     "attention.blackwell-cudnn": (0.60, 0.2, "1,000 TFLOP/s of 2,250 (recall)"),
+    "attention.rocm": (0.48, 0.15, f"345 of 1,307 TFLOP/s: backward 3 % faster than {ZYPHRA}"),
     "attention.default": (0.6, 0.2, "default"),
     "ramp": (400.0, 0.3, f"85 % of the rate at 2,048 tokens: {FLASH_2}"),
     "precisions.fp8": (0.85, 0.12, "default: scaling and casts"),

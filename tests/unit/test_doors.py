@@ -74,6 +74,8 @@ def test_an_option_of_both_commands_is_a_field_of_a_run():
         "--region",
         "--no-activation-offload",
         "--no-fused-loss",
+        "--no-paged-moments",
+        "--no-update-in-backward",
     }
     assert both == {OPTIONS[field] for field in OF_RUN} | others | (options_of("version") & both)
 

@@ -27,6 +27,8 @@ class Efficiency:
     run on, and ``borrowed`` for a stack with the numbers of another."""
     seen: tuple[str, ...] = ()
     """Generations of devices with published runs."""
+    rows: Mapping[str, int] = field(default_factory=dict)
+    """How many runs of each the numbers are fitted to."""
     bandwidth: float = 0.85
     """Share of the memory's datasheet rate that streams reach."""
     tiles: float = 1.0

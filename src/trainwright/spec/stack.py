@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from trainwright.spec.device import DeviceKind
-from trainwright.spec.workload import Method, MomentDtype, Precision, Schedule, States, ZeroStage
+from trainwright.spec.workload import Method, MomentDtype, Offload, Precision, Schedule, States, ZeroStage
 
 MemoryKind = Literal["allocated", "reserved", "device"]
 """torch's peak of allocated bytes, of reserved bytes, or what the driver reports for the process, context included."""
@@ -162,24 +162,42 @@ class Support:
     """Where none is asked for, the first that the device has a rate for."""
     switches: Mapping[Switch, str] | None = None
     """Those that it has, each with the file and line that has it; None: not known."""
+    offloads: Mapping[Offload, str] | None = None
+    """What of the states it can keep off the device, the same way; empty: nothing."""
     source: str = ""
 
 
-Habit = Literal["recompute", "packing", "offload", "activation_offload"]
-"""What software does by itself unless its user says something else, as fields of a question and of a layout name it."""
+Habit = Literal[
+    "recompute",
+    "packing",
+    "offload",
+    "activation_offload",
+    "zero_stage",
+    "micro_batch",
+    "batch",
+    "update_in_backward",
+    "paged_moments",
+    "moments",
+]
+"""What software does by itself unless its user says something else, as fields of a question and of a layout name it.
+
+``zero_stage`` is what all data-parallel ranks share, ``micro_batch`` and ``batch`` count sequences.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usual:
     """What a stack does of a habit by default, and the file and line that say it.
 
-    ``where`` is ``tuned_shards`` of what it does in tuning alone, where ranks share weights. ``from_tokens`` are those
-    of the shortest sequences that it does it for.
+    ``where`` is ``tuned_shards`` of what it does in tuning alone, where ranks share weights, and ``alone`` of what it
+    does on one device. ``from_tokens`` are those of the shortest sequences that it does it for.
     """
 
     value: str
     source: str
-    where: Literal["everywhere", "tuned_shards"] = "everywhere"
+    where: Literal["everywhere", "tuned_shards", "alone"] = "everywhere"
+    methods: tuple[Method, ...] = ()
+    """In which it does so; empty: in all."""
     from_tokens: int = 0
 
 

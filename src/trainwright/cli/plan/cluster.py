@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
-from trainwright.cli.plan.question import OF_SERVING, command_line, question_of, refuse
-
-if TYPE_CHECKING:
-    from trainwright.planner.plan.cluster import Planned
+from trainwright.cli.plan.following import following, write_recipe
+from trainwright.cli.plan.question import OF_SERVING, question_of, refuse
 
 
 def run(args: argparse.Namespace) -> int:
@@ -20,7 +17,7 @@ def run(args: argparse.Namespace) -> int:
     if args.sweep is not None:
         from trainwright.cli.plan.sweep import run as run_sweep
 
-        refuse(args, ("explain",), what="a sweep is many plans", fix="explain one of them")
+        refuse(args, ("explain", "write_recipe"), what="a sweep is many plans", fix="ask for one of them")
         return run_sweep(args, question)
     from trainwright.planner.explain.swing import largest
     from trainwright.planner.plan.cluster import planned, with_ways
@@ -51,18 +48,12 @@ def run(args: argparse.Namespace) -> int:
         "outlives_machines": planned_run.outlives_machines,
         "rests_on_most": most,
     }
-    following = _following(args, planned_run)
-    output.result(payload, lambda: show(plan, planned_run, question, output, following=following))
+    if args.write_recipe is not None and plan.estimate.fits:
+        write_recipe(args, question, plan)
+    line = following(args, question, planned_run)
+    output.result(payload, lambda: show(plan, planned_run, question, output, following=line))
+    if args.write_recipe is not None and plan.estimate.fits:
+        output.note(f"wrote {args.write_recipe}: name your data in it, data.sources")
     for path in drawn:
         output.note(f"drawn: {path}")
     return 0 if plan.estimate.fits else 1
-
-
-def _following(args: argparse.Namespace, planned_run: Planned) -> str:
-    """Returns the command to type next: the change that the verdict names, else what else it could be run on."""
-    from trainwright.pipeline.question_fields import OF_RUN, QUESTION
-
-    if planned_run.plan.estimate.fits:
-        return command_line(args, "recommend", OF_RUN) if args.model is not None else ""
-    fields = planned_run.changes[0].fields if planned_run.changes else {}
-    return command_line(args, "plan", QUESTION, {"on": args.on, **fields}) if fields else ""

@@ -9,7 +9,9 @@ fit.
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli.arguments import add_recipe_step, load_recipe, located, workspace_of
@@ -34,6 +36,9 @@ def configure(parser: CommandParser) -> None:
         "--sweep", metavar="NAME=VALUES", help="vary one thing: nodes=1,2,4,...,64, scale_out=100Gb/s,..."
     )
     answer.add_argument("--draw", metavar="FILE", help="a picture of the plan or the sweep: .svg or .png")
+    answer.add_argument(
+        "--write-recipe", metavar="FILE", type=Path, help="the recipe that trains what is planned of --model: .yaml"
+    )
     budget = parser.add_argument_group("the best model for a budget")
     budget.add_argument("--compute", metavar="FLOPS", help="a budget of FLOPs: 1e21")
     budget.add_argument("--budget", metavar="USD", help="a budget of dollars: 10k$")
@@ -99,12 +104,22 @@ def _run_recipe(args: argparse.Namespace) -> int:
             output.note(f"here this recipe cannot run: {loaded.located(problem)}")
         note_broken(ledger, output)
         plan = plan_here(training, root=root, ledger=ledger or Ledger())
-    following = f"trainwright run {' '.join(args.inputs)}" if plan.estimate.fits and args.inputs else ""
+    following = _following(args, fits=plan.estimate.fits)
     output.result({"plan": plan}, lambda: show(plan, output, following=following))
     _note_ages(plan.rentals, output)
     if all(each.origin != "probed" for each in plan.estimate.assumptions):
         output.note(f"nothing was measured here yet: trainwright doctor {' '.join(args.inputs)} makes this exact")
     return 0 if plan.estimate.fits else 1
+
+
+def _following(args: argparse.Namespace, *, fits: bool) -> str:
+    """Returns the command to type next: the run, or where it does not fit what else it could be run on."""
+    from trainwright.cli.plan.following import run_line
+
+    if fits:
+        return run_line(args, args.inputs)
+    alone = len(args.inputs) == 1 and args.preset is None
+    return f"trainwright recommend --model {shlex.quote(args.inputs[0])}" if alone else ""
 
 
 def _note_ages(rentals: Sequence[Rental], output: Output) -> None:

@@ -57,7 +57,7 @@ OF_CLUSTERS = (
     "price",
     "rate",
 )
-OF_PLANS = ("explain", "sweep", "draw")
+OF_PLANS = ("explain", "sweep", "draw", "write_recipe")
 OF_SERVING = ("batch_size", "context")
 """Arguments by what they are about."""
 SUFFIXES = (".yaml", ".yml")
@@ -109,13 +109,13 @@ def add_run(run: argparse._ArgumentGroup) -> None:
     )
     run.add_argument(
         "--update-in-backward",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         default=None,
-        help="update each tensor as its gradient comes, and keep no others (steps of one micro batch)",
+        help="update each tensor as its gradient comes (steps of one micro batch; default: the stack's)",
     )
     run.add_argument(
         "--paged-moments",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         default=None,
         help="moments leave the device where it is full (bitsandbytes' paged AdamW; --moments int8: its 8-bit one)",
     )

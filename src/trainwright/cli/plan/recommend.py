@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.planner.plan.rankable import defaults_on, ranked_ways
     from trainwright.planner.search.chances import chance_of
     from trainwright.planner.search.changes import changes
-    from trainwright.planner.search.joined import of_networks
+    from trainwright.planner.search.joined import of_answers
     from trainwright.planner.search.ranking import Goals
     from trainwright.render.pictures import drawable
     from trainwright.render.plans.recommendation import Shown, draw, show
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         "refused": recommendation.refused,
         "pool": judged,
         "changes": mended,
-        "assumptions": [*of_networks(recommendation), *recommended(scenario)],
+        "assumptions": [*of_answers(recommendation, scenario.run), *recommended(scenario)],
     }
     following = _following(args, question, recommendation, bounds)
     shown = Shown(model_name=args.model, judged=judged, mended=mended, following=following)

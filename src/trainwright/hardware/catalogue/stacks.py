@@ -120,7 +120,7 @@ def read_stack(file: str) -> Stack:
             table[name] = kind(**own)
     table["dispatch"] = Dispatch(**table.get("dispatch", {}))
     table["runs"] = _support(table.get("runs", {}))
-    table["usual"] = {habit: Usual(**usual) for habit, usual in table.get("usual", {}).items()}
+    table["usual"] = {habit: Usual(**_tuples(usual)) for habit, usual in table.get("usual", {}).items()}
     return Stack(**{**table, "fit": fit})
 
 

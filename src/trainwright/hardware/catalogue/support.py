@@ -100,7 +100,7 @@ def check(run: RunSpec, layout: Mapping[str, object], *, devices: bool = True, p
         able = [
             other.stack.name
             for other in others
-            if not any(_problems(other, layout, devices=devices)) and _has_switches(other, packs=packs)
+            if not any(_problems(other, layout, devices=devices)) and _is_known(other, layout, packs=packs)
         ]
         raise _refusal(run, problem, able)
 
@@ -136,6 +136,9 @@ def _problems(run: RunSpec, layout: Mapping[str, object], *, devices: bool) -> I
         if runs.axes and size != 1 and axis not in runs.axes[method]:
             divided = ", ".join(runs.axes[method]) or "one device alone"
             yield _Problem("stack, layout", "this layout", f"{axis}={size} with {method}", divided)
+    if (moved := layout.get("offload", "none")) != "none" and runs.offloads is not None and moved not in runs.offloads:
+        kept = f"{', '.join(runs.offloads)} or none" if runs.offloads else "offload=none: states stay on the device"
+        yield _Problem("stack, layout", "this offload", f"offload={moved}", kept)
     stage = layout.get("zero_stage", runs.zero_stages[0])
     if stage not in runs.zero_stages:
         known = ", ".join(map(str, runs.zero_stages))
@@ -157,9 +160,10 @@ def _lacking_switches(run: RunSpec, *, packs: bool) -> Iterator[_Problem]:
             yield _Problem(f"stack, {field}", what, value, instead)
 
 
-def _has_switches(run: RunSpec, *, packs: bool) -> bool:
-    """Returns whether software is known to have all switches of a run: what is not known is not advised."""
-    return set(switches_of(run.workload, packs=packs)) <= set(run.stack.runs.switches or ())
+def _is_known(run: RunSpec, layout: Mapping[str, object], *, packs: bool) -> bool:
+    """Returns whether software is known to have a run's offload and switches: what is not known is not advised."""
+    moves = layout.get("offload", "none") in ("none", *(run.stack.runs.offloads or ()))
+    return moves and set(switches_of(run.workload, packs=packs)) <= set(run.stack.runs.switches or ())
 
 
 def _device(run: RunSpec) -> Iterator[_Problem]:

@@ -52,6 +52,10 @@ class FixedLayout(TypedDict, total=False):
     recompute: Recompute
     recompute_shards: bool
     """Layers are recomputed where ranks share weights, and nowhere else: some software does so by itself."""
+    usual_zero_stage: ZeroStage
+    """All data-parallel ranks share at this stage: some software does so by itself."""
+    usual_micro_batch: int
+    """The micro batch wherever it divides what a rank has of a batch: some software has one by default."""
     sequence_parallel: bool
     context: ContextWay
     compile: bool

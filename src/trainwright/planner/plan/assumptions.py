@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from trainwright.core.units import format_seconds
-from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
 from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import DEFAULTS
 from trainwright.hardware.catalogue.runs import read_runs
 from trainwright.hardware.prices.clouds import AT_ONCE, CONTRACT_S, SPOT_AT_ONCE, Billing
-from trainwright.planner.cost.assumptions import of_failures, of_spot_nodes
+from trainwright.planner.cost.assumptions import of_failures, of_measured, of_spot_nodes
 from trainwright.planner.cost.goodput import SPOT_NODE_MTBF_S
 from trainwright.planner.cost.keeping import Kept, kept_of
 from trainwright.planner.cost.keeping import assumed as of_kept
@@ -25,7 +22,6 @@ from trainwright.planner.plan.sizes import AS_ASKED
 from trainwright.planner.plan.usual import USUAL
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.ranking import PAID_LONGER
-from trainwright.spec.device import DeviceSpec
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.workload import Workload
 
@@ -121,7 +117,7 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
         name, peak = f"dense {workload.precision} peak", peak_flops_per_s(device, workload.precision) / 1e12
         source = device.sources.get(workload.precision, device.source)
         notes.append(Assumption(name, peak, "TFLOP/s", "catalog", source, key="peak"))
-        notes += _of_generation(device)
+        notes.append(of_measured(scenario.run))
     disk: Origin = "catalog" if cluster.origins.get("disk_bytes_per_s") == "catalog" else "default"
     disk_rate, stops = (cluster.node.disk_bytes_per_s or 0) / 1e9, "checkpoints stop training while they are written"
     recovery = "what Llama 3's effective training time leaves (arXiv 2407.21783)"
@@ -136,17 +132,6 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
         notes.append(of_spot_nodes(settings.spot_provider))
     drawn = energy(device, cluster.devices, float(run.seconds[0]))
     return [*notes, *(drawn.assumptions if drawn else ())]
-
-
-def _of_generation(device: DeviceSpec) -> list[Assumption]:
-    """Returns what the rates of a device rest on of whose like no training is published: none for all others."""
-    general, kind = read_efficiency(), generation(device)
-    if kind in general.seen:
-        return []
-    share = general.products.get(kind, general.products[DEFAULT])
-    wider = math.exp(general.doubt["generation"])
-    source = f"no training on such devices is published: the range is wider, by a factor of {wider:.2f} (one deviation)"
-    return [Assumption("products, of the peak", share, "", "default", source, key="generation")]
 
 
 def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list[Assumption]:

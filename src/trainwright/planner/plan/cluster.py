@@ -217,8 +217,20 @@ def _freed(scenario: Scenario, change: Change) -> Change:
     """Returns a change that also asks for the layout and the recomputation of its own, where others were fixed."""
     fields = {"layout": "auto", **change.fields} if scenario.layout else dict(change.fields)
     usual, best = scenario.usual, change.best
+    freed = []
     if usual.get("offload", best.parallel.offload) != best.parallel.offload:
-        fields["layout"] = f"offload={best.parallel.offload}"
+        freed.append(f"offload={best.parallel.offload}")
+    if usual.get("usual_micro_batch", best.parallel.micro_batch_sequences) != best.parallel.micro_batch_sequences:
+        freed.append(f"micro_batch={best.parallel.micro_batch_sequences}")
+    if "usual_zero_stage" in usual and best.parallel.dp_replicate > 1:
+        freed.append(f"dp_replicate={best.parallel.dp_replicate}")
+    if (
+        best.parallel.dp_shard > 1
+        and usual.get("usual_zero_stage", best.parallel.zero_stage) != best.parallel.zero_stage
+    ):
+        freed.append(f"zero_stage={best.parallel.zero_stage}")
+    if freed:
+        fields["layout"] = ",".join(freed)
     shards = "full" if best.parallel.dp_shard > 1 else "none"
     habit = shards if usual.get("recompute_shards") else usual.get("recompute", best.recompute)
     if scenario.recompute is not None or best.recompute != habit:

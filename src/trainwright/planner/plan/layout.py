@@ -262,13 +262,15 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     virtual, tp = wanted.get("virtual_stages", 1), wanted.get("tp", 1)
     pp, cp = wanted.get("pp", 1), wanted.get("cp", 1)
     left = max(1, devices // (tp * pp * cp))
+    shares = wanted.get("usual_zero_stage")
     if "dp_shard" in lacking_axes(scenario.run):
         shard = wanted.get("dp_shard", 1)
         replicate = wanted.get("dp_replicate", max(1, left // shard))
     else:
         replicate = wanted.get("dp_replicate", 1)
         shard = wanted.get("dp_shard", max(1, left // replicate))
-    stage = max(each for each in stack.runs.zero_stages if each <= (1 if pp > 1 else 3))
+    known = max(each for each in stack.runs.zero_stages if each <= (1 if pp > 1 else 3))
+    stage = known if shares is None else shares
     plan = ParallelPlan(
         dp_replicate=replicate,
         dp_shard=shard,
@@ -295,6 +297,8 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     if "micro_batch" not in wanted:
         per_rank = scenario.run.workload.batch_sequences // (plan.dp_replicate * plan.dp_shard)
         sizes = [each for each in divisors(per_rank) if each <= LARGEST_MICRO_BATCH]
+        usual = wanted.get("usual_micro_batch", 0)
+        sizes = [usual] if usual and per_rank % usual == 0 else sizes
         sizes = [per_rank] if scenario.run.workload.update_in_backward else sizes
         plans = [replace(plan, micro_batch_sequences=each) for each in sizes]
     pairs = [(each, recompute) for each in plans for recompute in recomputes]

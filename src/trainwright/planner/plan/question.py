@@ -84,8 +84,8 @@ class Question:
     flops_per_s: float | None = None
     """A rate that each device is said to hold, to compare with."""
     fused_loss: bool | None = None
-    update_in_backward: bool = False
-    paged_moments: bool = False
+    update_in_backward: bool | None = None
+    paged_moments: bool | None = None
     activation_offload: bool | None = None
     expert_imbalance: float | None = None
     """Load of the fullest rank of experts over the mean."""

@@ -25,6 +25,7 @@ from trainwright.planner.plan.sizes import AS_ASKED, passes_of, workload_of
 from trainwright.planner.plan.usual import as_usual
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
+from trainwright.planner.search.joined import between
 from trainwright.planner.search.layouts import Refuses
 from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
 from trainwright.spec.plan import Assumption, Origin, of_unmeasured
@@ -107,7 +108,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     packs = question.packing == "on" and question.tunes
     check(run, question.layout, devices=placed, packs=packs)
     check_switches(run, usual | question.layout, devices=placed)
-    assumptions += _machine_assumptions(run, price, question.price_kind, here)
+    assumptions += _machine_assumptions(run, price, question.price_kind, here, _provider(question, price))
     assumptions += [_states(run)] if question.states is None and here is None else []
     assumptions += _as_asked(asked, workload)
     assumptions += () if here is None else here.assumptions(run, compiled=software.memory.kernels == "compiled")
@@ -203,7 +204,17 @@ def _stages(question: Question) -> list[Assumption]:
     return [Assumption("idle share of uneven stages", waste / (1 + waste), "", "given", source, key="uneven_stages")]
 
 
-def _machine_assumptions(run: RunSpec, price: Price | None, kind: PriceKind, here: Here | None) -> list[Assumption]:
+def _provider(question: Question, price: Price | None) -> str:
+    """Returns who rents the machines: of the price, else the only cloud that is asked for; empty: nobody knows."""
+    if price is not None:
+        return price.provider
+    clouds = question.clouds or ()
+    return cloud(clouds[0]).title if len(clouds) == 1 else ""
+
+
+def _machine_assumptions(
+    run: RunSpec, price: Price | None, kind: PriceKind, here: Here | None, provider: str
+) -> list[Assumption]:
     machines, software = run.cluster, run.stack
     device, node = machines.device, machines.node
     assumptions = of_device(device) if here is None else []
@@ -211,6 +222,8 @@ def _machine_assumptions(run: RunSpec, price: Price | None, kind: PriceKind, her
         assumptions.append(_link("link inside a node", node.scale_up, machines.origins, key="scale_up"))
     if machines.scale_out is not None and machines.nodes > 1:
         assumptions.append(_link("network, a device's share", machines.scale_out, machines.origins, key="scale_out"))
+        if provider and machines.origins.get("scale_out") != "given":
+            assumptions.append(between(provider, machines))
     one = math.exp((CATALOGUE if here is None else here.source).spread(run))
     spread = f"measured over predicted time: a factor of {one:.2f} (one standard deviation)"
     title = f"{software.title}; {spread}"

@@ -1,10 +1,10 @@
-"""What the software of a question does by itself, where nobody says otherwise: recomputation, packing, offload."""
+"""What the software of a question does by itself, where nobody says otherwise: how it shares, recomputes, batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.plan.question import Question
@@ -12,7 +12,7 @@ from trainwright.planner.plan.sizes import sequence_of
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption
 from trainwright.spec.stack import Habit, Stack, Usual
-from trainwright.spec.workload import Offload, Recompute
+from trainwright.spec.workload import Offload, Recompute, ZeroStage
 
 USUAL = "usual_"
 """How keys of assumptions about what software does by itself begin."""
@@ -21,7 +21,15 @@ NAMES: dict[Habit, str] = {
     "packing": "packing of examples",
     "offload": "offload",
     "activation_offload": "offload of activations",
+    "zero_stage": "sharing of data-parallel ranks",
+    "micro_batch": "sequences of a micro batch",
+    "batch": "sequences of a step",
+    "update_in_backward": "updates in the backward pass",
+    "paged_moments": "paged moments",
+    "moments": "moments",
 }
+MESH = ("dp_replicate", "dp_shard", "zero_stage")
+"""Parts of a layout that say how data-parallel ranks share."""
 Note = Callable[[Assumption], None]
 
 
@@ -60,6 +68,17 @@ def as_usual(
     if packing is not None and question.packing is None and _has_examples(question):
         question = replace(question, packing="on" if packing.value == "on" else "off")
         taken("packing", packing, packing.value)
+    stage = _habit(question, software, "zero_stage")
+    if stage is not None and not question.layout.keys() & set(MESH) and (machines.devices > 1 or not placed):
+        layout["usual_zero_stage"] = cast("ZeroStage", int(stage.value))
+        taken("zero_stage", stage, f"ZeRO-{stage.value}")
+    for habit, usual, changed in _alone(question, software, machines, placed=placed):
+        question = replace(question, **changed)
+        taken(habit, usual, usual.value)
+    micro = _habit(question, software, "micro_batch")
+    if micro is not None and "micro_batch" not in question.layout and not question.update_in_backward:
+        layout["usual_micro_batch"] = int(micro.value)
+        taken("micro_batch", micro, micro.value)
     moves = software.usual.get("activation_offload")
     if moves is not None and question.activation_offload is None and _offloads(question, software, moves):
         reachable = not placed or machines.node.bus is not None
@@ -67,6 +86,39 @@ def as_usual(
         if reachable:
             taken("activation_offload", moves, moves.value)
     return question, layout
+
+
+def _habit(question: Question, software: Stack, habit: Habit) -> Usual | None:
+    """Returns a habit of tuning, where the software has it with the question's method."""
+    usual = software.usual.get(habit)
+    if usual is None or not question.tunes or (usual.methods and question.method not in usual.methods):
+        return None
+    return usual
+
+
+def _alone(
+    question: Question, software: Stack, machines: ClusterSpec, *, placed: bool
+) -> Iterator[tuple[Habit, Usual, dict[str, Any]]]:
+    """Yields habits of one device with the fields that they set; together or not at all.
+
+    Updates in the backward pass need steps of one micro batch, of as many sequences as the software has: where somebody
+    says another batch, or an optimizer that has none of this, nothing is taken.
+    """
+    asked = (question.batch_tokens, question.update_in_backward, question.paged_moments, question.moments)
+    plain = question.optimizer in (None, "adamw") and question.workload is None
+    if not placed or machines.devices > 1 or machines.device.kind != "cuda" or not plain or asked != (None,) * 4:
+        return
+    sequence = sequence_of(question, lambda _: None)
+    fields: dict[Habit, Callable[[str], object]] = {
+        "batch": lambda value: int(value) * sequence,
+        "update_in_backward": lambda value: value == "on",
+        "paged_moments": lambda value: value == "on",
+        "moments": str,
+    }
+    for habit, read in fields.items():
+        usual = _habit(question, software, habit)
+        if usual is not None:
+            yield habit, usual, {"batch_tokens" if habit == "batch" else habit: read(usual.value)}
 
 
 def _recompute(question: Question, software: Stack) -> Usual | None:

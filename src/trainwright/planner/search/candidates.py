@@ -264,6 +264,9 @@ def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec, stack: Stack
     table.shape("dp_shard", table["reach"])
     table.shape("dp_replicate", table["data"] / table["dp_shard"])
     _zero_stages(table, stack.runs.zero_stages)
+    if (stage := table.fixed.get("usual_zero_stage")) is not None:
+        every = table["dp_shard"] == table["data"]
+        table.keep(every & (table["zero_stage"] == np.where(table["dp_shard"] > 1, stage, 0.0)))
     experts = model.experts
     table.cross("ep", (1,) if experts is None else divisors(experts.count))
     ranks = table["dp_shard"] * table["cp"]
@@ -301,6 +304,10 @@ def _micro_batches(table: _Table, model: AnyModel, workload: Workload) -> None:
         per_rank = workload.batch_sequences / table["data"] if len(table) else np.ones(1)
         table.cross("micro_batch", (2**power for power in range(int(np.log2(per_rank.max())) + 1)))
         table.keep(workload.batch_sequences % (table["data"] * table["micro_batch"]) == 0)
+    usual = table.fixed.get("usual_micro_batch", 0.0)
+    if usual and not at_once:
+        divides = (workload.batch_sequences / table["data"]) % usual == 0
+        table.keep((table["micro_batch"] == usual) | ~divides)
     # Twice the data-parallel ranks with half the micro batch hold and compute the same, and exchange no keys.
     table.prefer(
         (table["cp"] == 1) | (table["micro_batch"] == 1),
@@ -309,7 +316,7 @@ def _micro_batches(table: _Table, model: AnyModel, workload: Workload) -> None:
     )
     tokens = table["micro_batch"] * workload.sequence_tokens / table["cp"]
     table.keep(
-        (table["micro_batch"] == 1) | (tokens <= MICRO_BATCH_TOKENS) | at_once,
+        np.isin(table["micro_batch"], (1, usual)) | (tokens <= MICRO_BATCH_TOKENS) | at_once,
         "micro batch, too large",
         f"more than {MICRO_BATCH_TOKENS:,} tokens on a device gain nothing",
     )

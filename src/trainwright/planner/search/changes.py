@@ -16,7 +16,7 @@ import numpy as np
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.nodes import cluster as named_cluster
 from trainwright.hardware.catalogue.nodes import node_size
-from trainwright.hardware.catalogue.support import check
+from trainwright.hardware.catalogue.support import QUANTISED, check
 from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout
@@ -177,11 +177,7 @@ def _singles(run: RunSpec) -> Iterator[_Variant]:
             yield _Variant(name="8-bit optimizer", changed={"moments": "int8"}, fields={"moments": "int8"})
         if workload.states != "pure" and workload.precision not in {"fp32", "tf32"}:
             yield PURE
-        if model.kind == "decoder":
-            adapter = Adapter(rank=ADAPTER_RANK, targets=adaptable(model))
-            yield _Variant(name="LoRA", changed={"adapter": adapter}, trains_less=True, fields={"method": "lora"})
-            quantised = {"adapter": replace(adapter, frozen="nf4")}
-            yield _Variant(name="QLoRA", changed=quantised, trains_less=True, fields={"method": "qlora"})
+    yield from _adapters(run)
     yield from _smaller_steps(run)
     if not workload.fused_loss and model.makes_logits:
         yield _Variant(name="fused loss", changed={"fused_loss": True}, fields={"fused_loss": True})
@@ -197,6 +193,19 @@ def _singles(run: RunSpec) -> Iterator[_Variant]:
             asked |= {"batch_tokens": str(changed["batch_tokens"])}
         yield _Variant(name=name, changed=changed, group="shorter", fields=asked)
         tokens //= 2
+
+
+def _adapters(run: RunSpec) -> Iterator[_Variant]:
+    """Yields adapters in place of all weights, and quantised weights beside them."""
+    whole, less = run.workload.adapter, run.workload.adapter is None
+    if less and run.transformer.kind != "decoder":
+        return
+    adapter = whole or Adapter(rank=ADAPTER_RANK, targets=adaptable(run.transformer))
+    if less:
+        yield _Variant(name="LoRA", changed={"adapter": adapter}, trains_less=True, fields={"method": "lora"})
+    if less or (adapter.frozen in ("fp32", "bf16") and run.cluster.device.kind in QUANTISED):
+        quantised = {"adapter": replace(adapter, frozen="nf4")}
+        yield _Variant(name="QLoRA", changed=quantised, trains_less=less, fields={"method": "qlora"})
 
 
 def _smaller_steps(run: RunSpec) -> Iterator[_Variant]:

@@ -1,24 +1,45 @@
-"""What a recommendation of several rented machines assumes of the network between them."""
+"""What a recommendation assumes of its answers' machines: the network between them, runs measured on such devices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from trainwright.hardware.catalogue.nodes import cluster
-from trainwright.hardware.prices.networks import network_text, stated
+from trainwright.hardware.prices.networks import network_text, stated, why_single
+from trainwright.planner.cost.assumptions import THIN, of_measured
 from trainwright.planner.search.ranking import Option, Recommendation
+from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption, Origin
+from trainwright.spec.run import RunSpec
+
+
+def of_answers(recommendation: Recommendation, run: RunSpec) -> list[Assumption]:
+    """Returns lines on devices of an answer that few runs were measured on, then the networks that answers assume."""
+    found = {each.device: cluster(each.cluster) for each in _answers(recommendation)}
+    measured = [of_measured(replace(run, cluster=machines)) for machines in found.values()]
+    return [*(each for each in measured if each.key == THIN), *of_networks(recommendation)]
+
+
+def _answers(recommendation: Recommendation) -> Iterable[Option]:
+    goals, options = recommendation.goals, recommendation.options
+    answers: Iterable[Option] = [each for _, each in recommendation.headlines] if goals.are_open else options[:1]
+    return answers or recommendation.closest
 
 
 def of_networks(recommendation: Recommendation) -> list[Assumption]:
     """Returns a line for each kind of machine and cloud of which an answer joins several."""
-    goals, options = recommendation.goals, recommendation.options
-    answers: Iterable[Option] = [each for _, each in recommendation.headlines] if goals.are_open else options[:1]
-    joined = {(each.provider, each.device): each for each in answers or recommendation.closest}
+    joined = {(each.provider, each.device): each for each in _answers(recommendation)}
     return [_of(each) for each in joined.values() if each.nodes > 1 and each.price is not None and each.price.provider]
 
 
 def _of(option: Option) -> Assumption:
-    value, source = network_text(option.provider, cluster(option.cluster))
-    origin: Origin = "default" if stated(option.provider, option.device) is None else "catalog"
-    return Assumption(f"between {option.device} machines", value, "", origin, source, key="network")
+    return between(option.provider, cluster(option.cluster))
+
+
+def between(provider: str, machines: ClusterSpec) -> Assumption:
+    """Returns the network that is reckoned with between a cloud's machines, who states it, and why not to join them."""
+    value, source = network_text(provider, machines)
+    source = "; ".join(filter(None, (why_single(provider, machines), source)))
+    origin: Origin = "default" if stated(provider, machines.device.name) is None else "catalog"
+    return Assumption(f"between {machines.device.name} machines", value, "", origin, source, key="network")

@@ -29,8 +29,8 @@ UNSURE = 1.1
 """How much longer a step may take that surely has the memory it needs."""
 SURELY = 2.0
 """The same where a model is tuned: a run that is lost half-way costs that much."""
-OF_NO_AXIS = frozenset(("recompute", "recompute_shards", "compile", "offload"))
-"""Parts of a layout that divide nothing: where others are not fixed, layouts are sensible or not as ever."""
+OF_NO_AXIS = frozenset(("recompute", "recompute_shards", "usual_zero_stage", "usual_micro_batch", "compile", "offload"))
+"""Parts of a layout that divide nothing or are habits: where others are not fixed, layouts are sensible as ever."""
 PLAIN = 1.05
 """How much longer a step may take whose layout divides the model in fewer ways: there is less to go wrong."""
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 SHORT = 72
 """Characters of a source where not all of it is wanted: one line of a terminal beside the other columns."""
+LONG = 112
+"""The same where it has a line to itself."""
 
 
 def assumption_row(entry: Assumption, *, whole: bool = True) -> tuple[str, str, str, str]:
@@ -30,13 +32,13 @@ def _value(entry: Assumption) -> str:
     return f"{number(entry.value)} {entry.unit}".strip()
 
 
-def shortened(source: str) -> str:
+def shortened(source: str, *, most: int = SHORT) -> str:
     """Returns a source as far as whole clauses of it fit into one line; of a longer first clause the first words."""
     first, *more = source.split("; ")
-    if len(first) > SHORT:
-        return f"{first[: SHORT - 3].rpartition(' ')[0].rstrip(',')}..."
+    if len(first) > most:
+        return f"{first[: most - 3].rpartition(' ')[0].rstrip(',')}..."
     for clause in more:
-        if len(first) + len(clause) + 2 > SHORT:
+        if len(first) + len(clause) + 2 > most:
             break
         first = f"{first}; {clause}"
     return first

@@ -16,6 +16,7 @@ from trainwright.planner.plan.usual import USUAL
 from trainwright.render import pictures
 from trainwright.render.numbers import energy, expected, format_rate, number, share
 from trainwright.render.page import Page
+from trainwright.render.plans.assumptions import LONG, assumption_row, shortened
 from trainwright.render.plans.first_screen import memory_bar, show_first
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def show(plan: Plan, planned: Planned, question: Question, page: Page, *, follow
     habits = [f"{each.name} {each.value}" for each in estimate.assumptions if each.key.startswith(USUAL)]
     if habits:
         page.line(f"as {planned.scenario.run.stack.name} does by default: {', '.join(habits)}")
+    if plan.cluster.nodes > 1:
+        page.line(_network(plan))
     if estimate.fits:
         _show_speed(plan, page)
         if beside := _beside_steps(plan, planned):
@@ -98,6 +101,14 @@ def _what(plan: Plan, question: Question) -> str:
         f"{name}: {parameters} parameters, {format_count(work.total_tokens)} {unit} in {work.steps:,} steps of "
         f"{format_count(work.step_tokens)} on {devices}; {work.precision}{length}"
     )
+
+
+def _network(plan: Plan) -> str:
+    """Returns the line that says what joins the machines: of a cloud's ones who states it, else by the catalogue."""
+    entries = {entry.key: entry for entry in plan.estimate.assumptions}
+    entry = entries.get("network") or entries["scale_out"]
+    name, value, origin, source = assumption_row(entry)
+    return f"{name}: {value} ({origin}: {shortened(source, most=LONG)})"
 
 
 def _beside_steps(plan: Plan, planned: Planned) -> str:

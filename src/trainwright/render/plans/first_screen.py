@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainwright.core.units import format_bytes, format_factor
 from trainwright.hardware.catalogue.accelerators import NEVER_RUN_KEY
+from trainwright.planner.cost.assumptions import THIN
 from trainwright.planner.explain.swing import largest
 from trainwright.render.page import Page
 from trainwright.render.plans.assumptions import assumption_row
@@ -67,6 +68,8 @@ def show_first(page: Page, plan: Plan, *, following: str) -> None:
                 page.line(f"{entry.name}: {entry.source}")
             elif entry.key == NEVER_RUN_KEY:
                 page.line(f"{entry.name}: {entry.value}")
+            elif entry.key == THIN:
+                page.line(f"{entry.name}: {entry.value:,.0f}; {entry.source}")
     page.line()
     if following:
         page.line(f"next: {following}")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from trainwright.core.units import format_seconds
 from trainwright.planner.search.chances import chance_in_time, surely_in_time
 from trainwright.render.numbers import expected
-from trainwright.render.page import Page
 
 if TYPE_CHECKING:
     from trainwright.planner.search.ranking import Option, Recommendation
@@ -17,23 +16,23 @@ Named = Callable[["Option"], str]
 """A way to do a run in a few words."""
 
 
-def show_outlook(page: Page, recommendation: Recommendation, named: Named, *, unfit: Iterable[str]) -> None:
-    """Shows a line for each cluster that is there, the odds of the deadline, interruptions, and times at a given rate.
+def outlook(recommendation: Recommendation, named: Named, *, unfit: Iterable[str]) -> list[str]:
+    """Returns a line for each cluster that is there, the odds of the deadline, interruptions, and times at a rate.
 
     ``unfit`` are clusters that are there and whose memory is too small.
     """
     goals, options = recommendation.goals, recommendation.options
     answers = [option for _, option in recommendation.headlines] if goals.are_open else list(options[:1])
     answers = answers or list(recommendation.closest)
-    for option in recommendation.own:
-        if option not in answers:
-            page.line(f"what is there: {named(option)}{_why_not(recommendation, option)}")
-    for name in unfit:
-        page.line(f"what is there: {name}: the run does not fit")
+    lines = [
+        f"what is there: {named(option)}{_why_not(recommendation, option)}"
+        for option in recommendation.own
+        if option not in answers
+    ]
+    lines += [f"what is there: {name}: the run does not fit" for name in unfit]
     if goals.deadline_s is not None and options:
-        page.line(_odds(options, goals.deadline_s, named))
-    for line in dict.fromkeys((*_stops(answers), *_at_rate(answers))):
-        page.line(line)
+        lines.append(_odds(options, goals.deadline_s, named))
+    return [*lines, *dict.fromkeys((*_stops(answers), *_at_rate(answers)))]
 
 
 def _why_not(recommendation: Recommendation, option: Option) -> str:

@@ -9,22 +9,22 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.money import format_hourly, format_usd
-from trainwright.core.units import format_bytes, format_count, format_factor, format_seconds
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_count, format_factor, format_seconds
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
 from trainwright.planner.plan.usual import USUAL
-from trainwright.planner.search.joined import of_networks
+from trainwright.planner.search.joined import of_answers
 from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.ranking import pareto_front
 from trainwright.planner.search.recommend import PROCESSORS
 from trainwright.render.catalog.prices import old_prices
-from trainwright.render.numbers import energy
-from trainwright.render.page import Page, without_empty
+from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
 from trainwright.render.plans.assumptions import assumption_row
-from trainwright.render.plans.outlook import show_outlook
-from trainwright.render.plans.rented import keeps_at_a_price, show_beside, show_doubtful, show_spot
+from trainwright.render.plans.outlook import outlook
+from trainwright.render.plans.rented import doubtful_lines, keeps_at_a_price, show_beside, show_doubtful, show_spot
+from trainwright.render.plans.ways import Looks, in_short, show_ways
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,17 +34,31 @@ if TYPE_CHECKING:
     from trainwright.planner.search.pools import Pool
     from trainwright.planner.search.ranking import Option, Recommendation, Refusal
     from trainwright.spec.device import Price
-    from trainwright.spec.workload import Workload
+    from trainwright.spec.plan import Assumption
 
-ROWS = 10
+SCREEN, LEAST_ROWS = 24, 4
+"""Lines of the first screen, and the rows that it has however long the answer is."""
+ROWS, SHORT_ROWS = 10, 8
 DOUBTFUL_ROWS = 3
-UNPRICED_ROWS = 5
+UNPRICED_ROWS, SHORT_UNPRICED_ROWS = 5, 3
 REFUSED_ROWS = 12
 CHANGE_ROWS = 8
-COLUMNS = ("", "run on", "from", "region", "price", "time", "cost", "MFU", "memory", "layout")
+ASSUMPTIONS = 3
+"""That the first screen has."""
 NOUNS = {"device": "device", "precision": "device", "layout": "layout", "price": "offer", "goal": "option"}
-FIRST = ("network", "batch", "length", "sequence", "adapters", "availability", "software", "kept")
-"""Assumptions that decide most of the answer, and that the first screen names."""
+FIRST = (
+    "generation",
+    "network",
+    "length",
+    "software",
+    "batch",
+    "sequence",
+    "adapters",
+    "pipeline",
+    "availability",
+    "kept",
+)
+"""Keys of assumptions that decide most of the answer, what decides more before what decides less."""
 TOO_LARGE = ("states", "activations")
 """Rules about what does not fit, which say something about the run; others only keep the search short."""
 
@@ -63,34 +77,30 @@ class Shown:
 def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: Shown) -> None:
     """Shows the answer, the best of each device, and the next command; what it was chosen from where all is wanted."""
     every = (*recommendation.options, *recommendation.closest)
-    looks = _Looks.of(every, scenario.run.workload)
-    _show_answer(page, recommendation, together=shown.judged is not None and shown.judged.together)
-    page.line(_what(scenario, looks, shown.model_name))
-    if shown.judged is not None:
-        _show_pool(page, shown.judged)
-    if every:
-        low, high = min(each.low_s / each.seconds for each in every), max(each.high_s / each.seconds for each in every)
-        page.line(f"9 of 10 such runs take, and cost, between {low:.2f} and {high:.2f} times what stands here")
-    show_outlook(page, recommendation, _in_short, unfit=shown.mended if every else ())
-    sure = [option for option in _distinct(recommendation) if option.usd is not None]
-    met = [option for option in sure if not option.doubt][:ROWS] if recommendation.options else []
-    believed = met or list(recommendation.closest)
-    _show_ways(page, believed, looks, title="best of each device and kind of price" if met else "closest")
-    cheaper = [
-        option for option in sure if option.doubt and _dollars(option) < min(map(_dollars, believed), default=inf)
-    ][:DOUBTFUL_ROWS]
-    headlines = [option for _, option in recommendation.headlines] if recommendation.goals.are_open else believed[:1]
-    show_beside(page, believed if page.verbose else headlines)
-    show_doubtful(page, cheaper)
+    looks = Looks.of(every, scenario.run.workload)
+    first, *answer = _answer(scenario, recommendation, shown, looks)
+    page.heading(first)
+    for line in answer:
+        page.line(line)
+    believed, doubtful, unpriced = _ways(recommendation)
+    title = "closest" if recommendation.closest else "best of each device and kind of price"
+    assumptions = [*of_answers(recommendation, scenario.run), *recommended(scenario)]
     if page.verbose:
-        show_spot(page, [each for each in (*believed, *cheaper) if each.price_kind == "spot"])
-        front = recommendation.front
-        _show_ways(page, front if len(front) > 1 else (), looks, title="time against cost: nothing betters these")
-    unpriced = [option for option in _distinct(recommendation) if option.usd is None][:UNPRICED_ROWS]
-    _show_ways(page, unpriced, looks, title="fastest without a known price")
+        _show_whole(page, recommendation, (believed, doubtful, unpriced), looks, title=title, judged=shown.judged)
+    else:
+        rest = _short_grounds(recommendation, assumptions)
+        _show_short(page, believed, unpriced, looks, title=title, lines=1 + len(answer) + len(rest))
     for name, rows in shown.mended.items():
         _show_changes(page, name, rows)
-    _show_grounds(page, scenario, recommendation, keeps=any(map(keeps_at_a_price, headlines)))
+    refused = _refused(recommendation.refused, whole=page.verbose)
+    if refused and (page.verbose or not recommendation.options):
+        page.line()
+        page.table(("left out", "how many", "because"), refused)
+    page.line()
+    chosen = assumptions if page.verbose else rest
+    page.table(("rests on", "value", "origin", "source"), [assumption_row(each, whole=page.verbose) for each in chosen])
+    if not page.verbose:
+        page.line(_left_out(recommendation, len(assumptions), counted=not refused or bool(recommendation.options)))
     _note_marks(page, (*believed, *unpriced))
     _warn(page, [option.price for option in every if option.price is not None and option.price.provider])
     if shown.following:
@@ -98,40 +108,104 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
         page.line(f"next: {shown.following}")
 
 
+def _answer(scenario: Scenario, recommendation: Recommendation, shown: Shown, looks: Looks) -> list[str]:
+    """Returns the lines of the answer: the way to take, others beside it, what is trained, and how sure that is."""
+    every = (*recommendation.options, *recommendation.closest)
+    lines = _verdicts(recommendation, together=shown.judged is not None and shown.judged.together)
+    lines.append(_what(scenario, looks, shown.model_name))
+    habits = [f"{each.name} {each.value}" for each in scenario.assumptions if each.key.startswith(USUAL)]
+    if habits:
+        lines.append(f"as {scenario.run.stack.name} does by default: {', '.join(habits)}")
+    if shown.judged is not None:
+        lines.append(shown.judged.verdict)
+    if every:
+        low, high = min(each.low_s / each.seconds for each in every), max(each.high_s / each.seconds for each in every)
+        lines.append(f"9 of 10 such runs take, and cost, between {low:.2f} and {high:.2f} times what stands here")
+    lines += outlook(recommendation, in_short, unfit=shown.mended if every else ())
+    return lines + doubtful_lines(_ways(recommendation)[1][:1])
+
+
+def _ways(recommendation: Recommendation) -> tuple[list[Option], list[Option], list[Option]]:
+    """Returns what is believed, best first; what would be cheaper at doubtful prices; and what has no known price."""
+    sure = [option for option in _distinct(recommendation) if option.usd is not None]
+    met = [option for option in sure if not option.doubt][:ROWS] if recommendation.options else []
+    believed = met or list(recommendation.closest)
+    least = min(map(_dollars, believed), default=inf)
+    doubtful = [option for option in sure if option.doubt and _dollars(option) < least][:DOUBTFUL_ROWS]
+    unpriced = [option for option in _distinct(recommendation) if option.usd is None][:UNPRICED_ROWS]
+    return believed, doubtful, unpriced
+
+
+def _show_short(
+    page: Page, believed: Sequence[Option], unpriced: Sequence[Option], looks: Looks, *, title: str, lines: int
+) -> None:
+    """Shows as many ways as the first screen has room for, beside so many other ``lines``."""
+    # At the end: names of columns with a blank line, what was left out, a blank line, the next command. A table of ways
+    # has a blank line, a title and names of columns.
+    room = SCREEN - lines - 5
+    least = min(len(believed), LEAST_ROWS)
+    unknown = unpriced[: max(0, min(SHORT_UNPRICED_ROWS, room - 3 - least - 3))] if believed else unpriced
+    alone = unpriced[: 1 - bool(unknown)]
+    room -= 3 + (3 + len(unknown)) * bool(unknown) + len(alone)
+    show_ways(page, believed[: min(SHORT_ROWS, max(LEAST_ROWS, room))], looks, title=title)
+    for option in alone:
+        page.line(f"fastest without a known price: {in_short(option)}")
+    show_ways(page, unknown, looks, title="fastest without a known price")
+
+
+def _show_whole(
+    page: Page,
+    recommendation: Recommendation,
+    ways: tuple[list[Option], list[Option], list[Option]],
+    looks: Looks,
+    *,
+    title: str,
+    judged: Pool | None,
+) -> None:
+    """Shows all that the answer was chosen from: every way, what it costs beside the rental, doubtful prices, spot."""
+    believed, doubtful, unpriced = ways
+    if judged is not None:
+        _show_pool(page, judged)
+    show_ways(page, believed, looks, title=title)
+    headlines = [option for _, option in recommendation.headlines]
+    show_beside(page, tuple(dict.fromkeys((*headlines, *believed))))
+    show_doubtful(page, doubtful)
+    show_spot(page, [each for each in (*believed, *doubtful) if each.price_kind == "spot"])
+    front = recommendation.front
+    show_ways(page, front if len(front) > 1 else (), looks, title="time against cost: nothing betters these")
+    show_ways(page, unpriced, looks, title="fastest without a known price")
+
+
+def _short_grounds(recommendation: Recommendation, assumptions: Sequence[Assumption]) -> list[Assumption]:
+    """Returns the few assumptions that decide most of the first ways."""
+    first = [option for _, option in recommendation.headlines] + [*recommendation.options[:1]]
+    absent = set() if any(each.parallel.pp > 1 for each in first) else {"pipeline"}
+    absent |= set() if any(map(keeps_at_a_price, first)) else {"kept"}
+    shown: dict[str, Assumption] = {}
+    for each in assumptions:
+        if each.key in FIRST and each.key not in absent:
+            shown.setdefault(each.key, each)
+    return sorted(shown.values(), key=lambda each: FIRST.index(each.key))[:ASSUMPTIONS]
+
+
+def _left_out(recommendation: Recommendation, assumptions: int, *, counted: bool) -> str:
+    """Returns one line: what was left out, where no table says so, and what shows the rest."""
+    more = f"--verbose has the reasons, all rows and all {assumptions} assumptions"
+    if not counted:
+        return more
+    kinds: Counter[str] = Counter()
+    for each in recommendation.refused:
+        noun = "processor" if each.name == PROCESSORS else NOUNS[each.kind]
+        kinds[noun] += each.count if each.kind != "layout" else 0
+    named = [f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in kinds.items() if count]
+    return f"left out: {', '.join(named) or 'layouts alone'}; {more}"
+
+
 def _warn(page: Page, prices: Sequence[Price]) -> None:
     """Notes how many of the prices are old, or of an unknown date."""
     used = {(price.provider, price.instance, price.kind, price.region): price for price in prices}
     if (text := old_prices(list(used.values()))) is not None:
         page.note(text)
-
-
-def _show_grounds(page: Page, scenario: Scenario, recommendation: Recommendation, *, keeps: bool) -> None:
-    """Shows what was left out and what the answer rests on, of the latter what matters most unless all is wanted.
-
-    ``keeps``: what is kept on storage has a price.
-    """
-    assumptions = [*of_networks(recommendation), *recommended(scenario)]
-    if not page.verbose:
-        first = [option for _, option in recommendation.headlines] + [*recommendation.options[:1]]
-        keys = (*FIRST, *(["pipeline"] if any(each.parallel.pp > 1 for each in first) else []))
-        shown = [each for each in assumptions if each.key in keys or each.key.startswith(USUAL)]
-        assumptions = [each for each in shown if keeps or each.key != "kept"]
-    refused = _refused(recommendation.refused, whole=page.verbose)
-    if refused and (page.verbose or not recommendation.options):
-        page.line()
-        page.table(("left out", "how many", "because"), refused)
-    elif refused:
-        page.line()
-        kinds: Counter[str] = Counter()
-        for each in recommendation.refused:
-            noun = "processor" if each.name == PROCESSORS else NOUNS[each.kind]
-            kinds[noun] += each.count if each.kind != "layout" else 0
-        named = [f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in kinds.items() if count]
-        page.line(
-            f"left out: {', '.join(named) or 'layouts alone'}; --verbose has the reasons and all that this rests on"
-        )
-    page.line()
-    page.table(("rests on", "value", "origin", "source"), [assumption_row(each) for each in assumptions])
 
 
 def _note_marks(page: Page, options: Sequence[Option]) -> None:
@@ -144,21 +218,7 @@ def _note_marks(page: Page, options: Sequence[Option]) -> None:
         page.note("; ".join(meaning for meaning, stands in marks.items() if stands))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Looks:
-    """In what the ways differ, so that rows name it."""
-
-    precisions: tuple[str, ...]
-    batches: tuple[int, ...]
-
-    @classmethod
-    def of(cls, every: Sequence[Option], workload: Workload) -> _Looks:
-        counted = Counter(option.precision for option in every).most_common()
-        precisions = tuple(precision for precision, _ in counted) or (workload.precision,)
-        return cls(precisions=precisions, batches=tuple(sorted({option.batch_tokens for option in every})))
-
-
-def _what(scenario: Scenario, looks: _Looks, model_name: str) -> str:
+def _what(scenario: Scenario, looks: Looks, model_name: str) -> str:
     """Returns the line that says what is trained."""
     work, unit = scenario.run.workload, scenario.run.model.unit
     each = unit if unit == "images" else f"sequences of {work.sequence_tokens:,}"
@@ -175,22 +235,16 @@ def _what(scenario: Scenario, looks: _Looks, model_name: str) -> str:
     )
 
 
-def _show_answer(page: Page, recommendation: Recommendation, *, together: bool) -> None:
-    """Shows the way to take; without a goal the cheapest, the fastest, and what lies between."""
+def _verdicts(recommendation: Recommendation, *, together: bool) -> list[str]:
+    """Returns the way to take; then, or without a goal first, the cheapest, the fastest, and what lies between."""
     if not (recommendation.goals.are_open and recommendation.options):
-        page.heading(_verdict(recommendation, together=together))
-        return
+        best = recommendation.options[:1]
+        named = () if any(each.doubt for each in best) else recommendation.headlines
+        others = [f"{name}: {in_short(option)}" for name, option in named if option not in best]
+        return [_verdict(recommendation, together=together), *others]
     of_one = "of one kind of device, " if together else ""
-    first, *others = recommendation.headlines
-    page.heading(f"{of_one}{first[0]}: {_in_short(first[1])}")
-    for name, option in others:
-        page.line(f"{name}: {_in_short(option)}")
-
-
-def _show_ways(page: Page, options: Sequence[Option], looks: _Looks, *, title: str) -> None:
-    if options:
-        page.line()
-        page.table(*without_empty(COLUMNS, [_row(option, looks) for option in options]), title=title)
+    first, *others = (f"{name}: {in_short(option)}" for name, option in recommendation.headlines)
+    return [f"{of_one}{first}", *others]
 
 
 def _verdict(recommendation: Recommendation, *, together: bool) -> str:
@@ -205,13 +259,13 @@ def _verdict(recommendation: Recommendation, *, together: bool) -> str:
             ),
         )
     )
-    nearest = "; or ".join(map(_in_short, recommendation.closest))
+    nearest = "; or ".join(map(in_short, recommendation.closest))
     if recommendation.options:
         best = recommendation.options[0]
         if nearest and not recommendation.closest[0].doubt:
-            return f"nothing surely meets {wanted}; at a doubtful price: {_in_short(best)}; closest: {nearest}"
+            return f"nothing surely meets {wanted}; at a doubtful price: {in_short(best)}; closest: {nearest}"
         for_what = f" for {wanted}" if wanted else ""
-        return f"best{' of one kind of device' if together else ''}{for_what}: {_in_short(best)}"
+        return f"best{' of one kind of device' if together else ''}{for_what}: {in_short(best)}"
     return f"nothing meets {wanted}; closest: {nearest}" if nearest else _no_way(recommendation.refused)
 
 
@@ -228,42 +282,6 @@ def _no_way(refused: Sequence[Refusal]) -> str:
 def _briefly(reason: str) -> str:
     """Returns a reason without its numbers: devices of one kind are few, of another many."""
     return "it does not fit" if reason.endswith("the memory") else reason.partition(" over up to ")[0]
-
-
-def _in_short(option: Option) -> str:
-    source = f" ({option.source})" if option.source else ""
-    cost = "price unknown" if option.usd is None else _cost(option)
-    drawn = "" if option.kwh is None else f", {energy(option.kwh)}"
-    return f"{option.cluster}{source}, {format_seconds(option.seconds)}, {cost}{drawn}"
-
-
-def _cost(option: Option) -> str:
-    """Returns dollars; of a contract or a term for how long they are paid, which the hourly price does not say."""
-    term = f" for {format_seconds(option.billed_s or 0.0)}" if option.is_paid_longer else ""
-    return format_usd(option.usd or 0.0) + term
-
-
-def _row(option: Option, looks: _Looks) -> tuple[str, ...]:
-    precision = f"; {option.precision}" if option.precision != looks.precisions[0] else ""
-    batch = f"; batch {format_count(option.batch_tokens)}" if len(looks.batches) > 1 else ""
-    marks = ("*" if option.front else "") + ("?" if option.unsure else "")
-    return (
-        marks,
-        option.cluster,
-        option.source,
-        "" if option.price is None else option.price.region,
-        "" if option.price is None else _hourly(option.price),
-        format_seconds(option.seconds),
-        "" if option.usd is None else _cost(option),
-        f"{option.mfu:.0%}",
-        f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}",
-        mesh(option.parallel, option.recompute) + batch + precision,
-    )
-
-
-def _hourly(price: Price) -> str:
-    """Returns a price with its day, where it has one: a note says of how many nobody knows it."""
-    return f"{format_hourly(price.usd_per_device_hour)}/h {price.date}".rstrip()
 
 
 def _distinct(recommendation: Recommendation) -> list[Option]:

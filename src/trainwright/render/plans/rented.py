@@ -63,6 +63,14 @@ def show_doubtful(page: Page, rows: Sequence[Option]) -> None:
     )
 
 
+def doubtful_lines(rows: Sequence[Option]) -> list[str]:
+    """Returns each of what would be cheaper at prices that may not be had in one line."""
+    return [
+        f"cheaper, were this price to be had: {row.cluster} ({row.source}), {format_usd(row.usd or 0.0)}: {row.doubt}"
+        for row in rows
+    ]
+
+
 def show_spot(page: Page, rows: Sequence[Option]) -> None:
     """Shows how often nodes are taken back, and the checkpoints that suit it."""
     if not rows:

@@ -8,7 +8,8 @@ from trainwright.hardware.catalogue.models import model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import offered, read_stack, stack_names
 from trainwright.hardware.catalogue.support import AXES, check, lacking_axes, method_of
-from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.planner.counts.layouts import OFFLOADS, FixedLayout
+from trainwright.planner.plan.cluster import planned, with_ways
 from trainwright.planner.plan.layout import choose
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
@@ -47,6 +48,14 @@ def test_every_file_says_what_its_software_runs(name):
             r"on several devices \(seen 8 devices with qlora, expected one dev",
         ),
         (
+            {"stack": "unsloth", "method": "qlora", "on": "rtx-4090", "layout": {"offload": "frozen"}},
+            r"unsloth does not run this offload \(seen offload=frozen, expected offload=none.*does: axolotl, hf",
+        ),
+        (
+            {"stack": "torchtune", "method": "lora", "layout": {"offload": "optimizer"}},
+            r"torchtune does not run this offload \(seen offload=optimizer, expected all or none\)",
+        ),
+        (
             {"stack": "llm-c", "model": model("gpt2"), "layout": {"zero_stage": 3}},
             r"this ZeRO stage \(seen zero_stage=3, expected one of 0, 1\)",
         ),
@@ -56,6 +65,20 @@ def test_what_software_does_not_run_is_refused_in_one_line(asked, message):
     with pytest.raises(RecipeError, match=message) as error:
         scenario(**asked)
     assert "\n" not in str(error.value) and "-ci" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_every_offload_of_a_file_is_one_and_has_its_source(name):
+    offloads = read_stack(name).runs.offloads
+    assert offloads is None or (set(offloads) <= set(OFFLOADS) - {"none"} and all(offloads.values()))
+
+
+def test_what_would_make_it_fit_is_no_offload_that_the_software_lacks():
+    def moved(stack):
+        made = with_ways(planned(scenario(stack=stack, on="h100-sxm", model=model("llama3-70b"), method="lora")))
+        return [each.name for each in made.changes if each.best.parallel.offload != "none"]
+
+    assert moved("hf-peft") and not moved("unsloth") and not moved("litgpt")
 
 
 def test_where_no_software_runs_it_the_error_says_so():
@@ -127,6 +150,8 @@ def test_software_that_is_not_named_is_planned_with_what_most_has():
     """Tensors and pipelines divide no weights of bitsandbytes; who says that theirs do is believed."""
     chosen = choose(scenario(stack="default", method="qlora", model=model("llama3-70b"), on="8xrtx-3090")).parallel
     assert (chosen.tp, chosen.pp, chosen.cp) == (1, 1, 1)
+    adapters = choose(scenario(method="lora", model=model("qwen3-14b"), on="8xascend-910b2")).parallel
+    assert (adapters.tp, adapters.dp_shard * adapters.dp_replicate) == (1, 8), "nor PEFT's adapters"
     assert scenario(stack="default", method="qlora", layout={"tp": 8}).run.stack
 
 

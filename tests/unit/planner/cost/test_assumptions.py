@@ -1,4 +1,8 @@
-from trainwright.planner.cost.assumptions import of_price
+import math
+
+from fixtures.questions import scenario
+from trainwright.hardware.catalogue.efficiency import read_efficiency
+from trainwright.planner.cost.assumptions import FEW_ROWS, THIN, of_measured, of_price
 from trainwright.spec.device import Price
 
 
@@ -21,3 +25,24 @@ def test_a_price_says_which_instance_is_rented_and_how_much_of_it_stands_idle():
     whole = of_price(price(instance="g4dn.12xlarge", idle_devices=3))
     assert whole.source == "AWS us-east-1, g4dn.12xlarge (3 of its devices idle), of an unknown day; a list@2c3d7ea"
     assert "g4dn.xlarge, of" in of_price(price(instance="g4dn.xlarge")).source
+
+
+def test_rates_say_how_many_measured_runs_stand_behind_them():
+    """The counts are those of the tables that the rates are fitted to; their sum is in every line."""
+    rows = read_efficiency().rows
+    assert set(rows) == set(read_efficiency().seen) and rows["npu"] < FEW_ROWS < rows["hopper"]
+    many = of_measured(scenario().run)
+    assert (many.value, many.key, many.source) == (rows["hopper"], "measured", f"of {sum(rows.values()):,} {FITTED}")
+    few = of_measured(scenario(on="8xascend-910b2", method="lora").run)
+    wider = math.exp(read_efficiency().doubt["generation"])
+    assert (few.value, few.key) == (rows["npu"], THIN)
+    assert few.source.startswith(f"none with software 'default': the range is wider, by a factor of {wider:.2f}")
+    theirs = of_measured(scenario(on="8xascend-910b2", stack="mindspeed").run)
+    assert theirs.key == THIN and "none with" not in theirs.source
+    borrowed = of_measured(scenario(on="8xascend-910b2", stack="hf-peft").run)
+    assert "none with software 'hf-peft', whose rates are those of 'hf-trainer'" in borrowed.source
+    nobody = of_measured(scenario(on="xeon-8480plus").run)
+    assert (nobody.value, nobody.origin) == (0, "default") and nobody.source.startswith("never measured: ")
+
+
+FITTED = "that all rates are fitted to"

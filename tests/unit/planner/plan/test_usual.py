@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import get_args
 
 import pytest
 
@@ -17,6 +18,7 @@ from trainwright.planner.plan.layout import choose, wanted_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.usual import NAMES, USUAL, as_usual
 from trainwright.planner.search.recommend import recommend
+from trainwright.spec.workload import MomentDtype
 
 TUNED = {"on": "h100-sxm", "method": "lora"}
 
@@ -28,7 +30,10 @@ def habits(resolved):
 @pytest.mark.parametrize("name", stack_names())
 def test_every_habit_of_a_file_has_its_source_and_is_one_of_its_switches(name):
     stack = read_stack(name)
-    known = {"recompute": RECOMPUTES, "packing": ("on", "off"), "offload": OFFLOADS, "activation_offload": ("on",)}
+    known = {"recompute": RECOMPUTES, "packing": ("on", "off"), "offload": OFFLOADS, "moments": get_args(MomentDtype)}
+    known |= dict.fromkeys(("activation_offload", "update_in_backward", "paged_moments"), ("on",))
+    known |= {"zero_stage": tuple(map(str, stack.runs.zero_stages))}
+    known |= dict.fromkeys(("micro_batch", "batch"), tuple(map(str, range(1, 65))))
     assert set(stack.usual) <= set(NAMES)
     for habit, usual in stack.usual.items():
         assert usual.source and usual.value in known[habit], habit
@@ -37,7 +42,10 @@ def test_every_habit_of_a_file_has_its_source_and_is_one_of_its_switches(name):
     if stack.usual and switches is not None:
         packing = stack.usual.get("packing")
         assert packing is None or {"on": "packing", "off": "padding"}[packing.value] in switches
-        assert "activation_offload" not in stack.usual or "activation_offload" in switches
+        named = ("activation_offload", "update_in_backward", "paged_moments")
+        assert all(name in switches for name in named if name in stack.usual)
+    offload = stack.usual.get("offload")
+    assert offload is None or offload.value in stack.runs.offloads
 
 
 def test_unsloth_recomputes_and_offloads_unless_somebody_says_otherwise():
@@ -89,6 +97,51 @@ def test_tuned_shards_are_recomputed_and_nothing_else():
     filled = scenario(stack="litgpt", layout=odd, batch_tokens=2048 * 24, **TUNED | {"on": "8xh100-sxm"})
     assert choose(filled).recompute == "full"
     assert "recompute" not in habits(scenario(stack="litgpt")), "of a pretraining it recomputes nothing by itself"
+
+
+@pytest.mark.parametrize("stack", ["fsdp-qlora", "torchtune"])
+def test_ranks_share_at_the_stage_that_is_the_softwares_default(stack):
+    """fsdp_qlora: train.py:1196, full_shard. torchtune: fully_shard over all ranks, which reshards after a pass."""
+    two = {"on": "2xrtx-4090", "method": "qlora"}
+    shared = choose(scenario(stack=stack, **two)).parallel
+    assert (shared.dp_replicate, shared.dp_shard, shared.zero_stage) == (1, 2, 3)
+    assert habits(scenario(stack=stack, **two))["zero_stage"].value == "ZeRO-3"
+    alone = scenario(stack=stack, **two | {"on": "rtx-4090"})
+    assert choose(alone).parallel.dp_shard == 1 and "zero_stage" not in habits(alone)
+    said = scenario(stack=stack, layout={"dp_replicate": 2}, **two)
+    assert choose(said).parallel.dp_replicate == 2 and "zero_stage" not in habits(said)
+    assert choose(scenario(stack=stack, layout={"zero_stage": 2}, **two)).parallel.zero_stage == 2
+    odd = {"micro_batch": 3}  # no search has it
+    filled = choose(scenario(stack=stack, layout=odd, batch_tokens=2048 * 24, **two | {"on": "8xrtx-4090"})).parallel
+    assert (filled.dp_shard, filled.zero_stage) == (8, 3)
+    resolved = scenario(stack=stack, **two)
+    every = recommend(resolved.run, devices=["rtx-4090"], layout=wanted_layout(resolved)).options
+    assert {each.devices > 1 for each in every} == {True, False}
+    assert all(each.parallel.zero_stage == 3 and each.parallel.dp_replicate == 1 for each in every if each.devices > 1)
+
+
+def test_torchtune_has_the_batches_of_its_recipes():
+    """recipes/configs/llama3_1 of pytorch/torchtune@bd2a0fc7c: 8B_qlora_single_device, 8B_full_single_device."""
+    card = {"on": "rtx-4090", "stack": "torchtune"}
+    adapters = scenario(method="qlora", **card)
+    work, made = adapters.run.workload, choose(adapters).parallel
+    assert (work.batch_sequences, made.micro_batch_sequences, work.update_in_backward) == (16, 2, False)
+    whole = scenario(method="full", **card)
+    work, made = whole.run.workload, choose(whole).parallel
+    assert (work.batch_sequences, made.micro_batch_sequences) == (2, 2)
+    assert (work.update_in_backward, work.paged_moments, work.moments) == (True, True, "int8")
+    assert {"batch", "update_in_backward", "paged_moments", "moments"} <= set(habits(whole))
+    for said in ({"batch_tokens": 4 * 2048}, {"update_in_backward": False}, {"paged_moments": False}):
+        plain = scenario(method="full", **card, **said).run.workload
+        assert not plain.update_in_backward and not plain.paged_moments and plain.moments is None
+    several = scenario(method="full", stack="torchtune", on="8xh100-sxm")
+    assert not several.run.workload.update_in_backward and choose(several).parallel.micro_batch_sequences == 2
+    one = choose(scenario(method="lora", batch_tokens=8 * 2048, stack="torchtune", on="8xh100-sxm")).parallel
+    assert one.micro_batch_sequences == 1, "a rank has one sequence, which two do not divide"
+    own = scenario(method="qlora", layout={"micro_batch": 4}, **card)
+    assert choose(own).parallel.micro_batch_sequences == 4 and "micro_batch" not in habits(own)
+    anew = scenario(stack="torchtune")
+    assert not {"micro_batch", "zero_stage"} & set(habits(anew)), "its recipes are of tuning"
 
 
 def test_examples_are_padded_where_the_software_does_not_pack_them():

@@ -131,9 +131,19 @@ TIGHT = {
     "offloaded already": {"model": "llama3-70b", "on": "8xrtx-4090", "layout": {"offload": "all"}},
     "nothing recomputed": {"on": "8xrtx-4090", "recompute": "none"},
     "software without QLoRA": {"model": "llama3-70b", "on": "h100-sxm", "stack": "megatron-core"},
-    "software of one device": {"model": "llama3-70b", "on": "rtx-4090", "method": "lora", "stack": "unsloth"},
+    "software of one device": {"model": "qwen3-14b", "on": "rtx-4090", "method": "lora", "stack": "unsloth"},
     "paged moments": {"model": "llama3-70b", "on": "rtx-4090", "paged_moments": True},
 }
+
+
+def test_adapters_beside_whole_weights_are_offered_quantised_ones():
+    def named(**fields):
+        run = scenario_of(Question(model=catalogue_model("qwen3-14b"), on="rtx-4090", **fields)).run
+        return {each.name: each for each in changes(run, frugal=True)}
+
+    (quantised,) = [each for name, each in named(method="lora", stack="unsloth").items() if name == "QLoRA"]
+    assert not quantised.trains_less and quantised.fields == {"method": "qlora"}
+    assert named(method="full")["QLoRA"].trains_less
 
 
 @pytest.mark.parametrize("fields", TIGHT.values(), ids=TIGHT)

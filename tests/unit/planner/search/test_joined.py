@@ -1,6 +1,8 @@
 from types import SimpleNamespace
 
-from trainwright.planner.search.joined import of_networks
+from fixtures.questions import scenario
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.planner.search.joined import between, of_answers, of_networks
 from trainwright.planner.search.ranking import Goals
 
 
@@ -19,3 +21,21 @@ def test_several_rented_machines_say_which_network_is_assumed_between_them():
 def test_one_machine_and_machines_of_no_cloud_assume_nothing():
     assert of_networks(answer("8xb200-sxm", 1)) == []
     assert of_networks(answer("2x8xb200-sxm", 2, provider="")) == []
+
+
+def test_a_cloud_whose_network_is_much_slower_says_first_why_its_machines_are_not_joined():
+    slow = between("AWS", cluster("2x8xa100-sxm-80gb"))
+    assert slow.source.startswith("the cloud states 400 Gbit/s between machines, reckoned is with 1,600")
+    assert between("AWS", cluster("2x8xh100-sxm")).source.startswith("AWS states 3,200: P5")
+    assert between("OCI", cluster("2x8xa100-sxm-80gb")).origin == "catalog"
+
+
+def test_answers_on_devices_that_few_runs_were_measured_on_say_so():
+    run = scenario(method="lora").run
+    found = SimpleNamespace(**vars(answer("8xb200-sxm", 1)))
+    assert of_answers(found, run) == []
+    found.options = (
+        SimpleNamespace(device="ascend-910b2", cluster="8xascend-910b2", nodes=1, price=None, provider=""),
+    )
+    (line,) = of_answers(found, run)
+    assert line.value == 13 and line.source.startswith("none with software 'default': the range is wider")

@@ -98,7 +98,7 @@ def test_memory_is_what_a_plan_of_the_option_prints(everything):
         question = Question(model=MODEL, workload=WORK, states=WORK.states, stack=STACK.name, on=option.cluster)
         fields = {field: field for field in FixedLayout.__optional_keys__} | {"micro_batch": "micro_batch_sequences"}
         fixed = {
-            name: getattr(option.parallel, field) for name, field in fields.items() if not name.startswith("recompute")
+            name: getattr(option.parallel, field) for name, field in fields.items() if hasattr(option.parallel, field)
         }
         fixed["recompute"] = option.recompute
         plan = plan_run(scenario_of(replace(question, layout=fixed)))

@@ -3,22 +3,14 @@ from __future__ import annotations
 from fixtures.recommend import option, printed
 from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.ranking import Goals, ranked
-from trainwright.render.plans.outlook import show_outlook
+from trainwright.render.plans.outlook import outlook
 
 SLOW, FAST = option(seconds=100 * 60.0, usd=1.0), option(seconds=40 * 60.0, usd=5.0, price_kind="on_demand")
 OWNED = option(seconds=400 * 60.0, usd=0.0, provider=OWN, price_kind=None, device="a100-sxm-80gb")
 
 
-class Lines(list):
-    """A page that keeps its lines."""
-
-    line = list.append
-
-
 def lines(*options, unfit=(), **goals):
-    page = Lines()
-    show_outlook(page, ranked(options, (), Goals(**goals)), lambda each: each.cluster, unfit=unfit)
-    return page
+    return outlook(ranked(options, (), Goals(**goals)), lambda each: each.cluster, unfit=unfit)
 
 
 def test_what_is_there_has_its_line_with_the_reason_why_it_is_not_the_answer():

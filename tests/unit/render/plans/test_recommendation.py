@@ -9,6 +9,7 @@ import pytest
 
 from fixtures.recommend import SMALL, printed
 from trainwright.cli.main import main
+from trainwright.hardware.catalogue.nodes import written
 
 pytestmark = pytest.mark.usefixtures("packaged_only")
 
@@ -17,7 +18,7 @@ def test_the_table_has_ranks_the_front_and_reasons(capsys):
     out = printed(capsys, "--devices", "h100-sxm,l4,mi300x", "--budget", "5k$", "--verbose")
     lines = out.splitlines()
     assert lines[0].startswith("best for a budget of $5,000: ")
-    assert "20B tokens" in lines[1]
+    assert any("20B tokens in " in line for line in lines[1:4])
     assert "time against cost: nothing betters these" in out
     assert any(line.startswith("*") and "h100-sxm" in line for line in lines)
     assert "too dear" in out and "times the budget" in out
@@ -33,6 +34,58 @@ def test_one_row_for_each_device_and_kind_of_price(capsys):
     _, _, table = out.partition("best of each device and kind of price\n")
     rows = table.partition("\n\n")[0].splitlines()[1:]
     assert 1 < len(rows) == len(kinds)
+
+
+def cluster_of(option):
+    """The cluster of a way in the document, in one word."""
+    return written(option["nodes"], option["devices"] // option["nodes"], option["device"])
+
+
+JOURNEYS = {
+    "a budget and a deadline": (
+        *("recommend", "--model", "qwen3-8b", "--tokens", "200B"),
+        *("--budget", "60k$", "--deadline", "21d"),
+    ),
+    "or on what is there": (
+        *("recommend", "--model", "qwen3-8b", "--tokens", "200B", "--budget", "60k$", "--deadline", "21d"),
+        *("--have", "8xa100-80gb"),
+    ),
+    "neither": ("recommend", "--model", "llama3-70b", "--tokens", "15T"),
+    "adapters on what is there": (
+        *("recommend", "--model", "qwen3-14b", "--method", "lora"),
+        *("--have", "8xascend-910b2", "--cloud", "alibaba"),
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", JOURNEYS.values(), ids=JOURNEYS)
+def test_the_first_screen_has_room_in_a_terminal_and_all_that_decides(capsys, asked):
+    assert main([*asked]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24 and lines[-1].startswith("next: trainwright plan ")
+    assert main([*asked, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    named = " ".join(lines[:3])
+    assert all(cluster_of(option) in named for option in document["headlines"].values())
+    start = next(place for place, line in enumerate(lines) if line.startswith("rests on"))
+    assert (
+        lines[start + 4].startswith("left out: ")
+        and f"all {len(document['assumptions'])} assumptions" in lines[start + 4]
+    )
+    title = next(place for place, line in enumerate(lines) if line.startswith("best of each device"))
+    rows = [line for line in lines[title:] if "micro batch" in line]
+    assert 1 <= len(rows) <= 8 + 3
+
+
+def test_goals_have_the_cheapest_and_the_fastest_beside_the_best(capsys):
+    asked = ("--devices", "h100-sxm,b200-sxm", "--deadline", "10d")
+    document = json.loads(printed(capsys, *asked, "--json"))
+    first, *lines = printed(capsys, *asked).splitlines()
+    best = cluster_of(document["options"][0])
+    assert f": {best} (" in first
+    for name, option in document["headlines"].items():
+        if option != document["options"][0]:
+            assert any(line.startswith(f"{name}: {cluster_of(option)} (") for line in lines[:3])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +120,10 @@ def test_precisions_are_named_where_devices_differ(capsys):
 
 
 def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):
-    out = printed(capsys, "--devices", "mi300x,h100-sxm")
+    short = printed(capsys, "--devices", "mi300x,h100-sxm")
+    (line,) = [line for line in short.splitlines() if line.startswith("fastest without a known price: ")]
+    assert "xmi300x, " in line and ", price unknown" in line
+    out = printed(capsys, "--devices", "mi300x,h100-sxm", "--verbose")
     start = out.index("fastest without a known price")
     names, first = out[start:].splitlines()[1:3]
     assert "mi300x" in first and not {"from", "price", "cost"} & set(names.split())
@@ -80,9 +136,13 @@ def test_a_doubtful_price_wins_nothing_and_is_shown_apart(capsys):
     assert True in doubtful and doubtful == sorted(doubtful)
     assert not any(option["front"] for option, doubt in zip(document["options"], doubtful, strict=True) if doubt)
     out = printed(capsys, *arguments)
-    best, apart = out.index("best of each device"), out.index("cheaper, were these prices to be had")
-    assert "b300-sxm" not in out.splitlines()[0] or "spot" not in out.splitlines()[0]
-    assert "11% of on-demand, near the floor of spot prices" in out[apart:] and "11% of" not in out[best:apart]
+    first, best = out.splitlines()[0], out.index("best of each device")
+    assert "b300-sxm" not in first or "spot" not in first
+    (line,) = [line for line in out.splitlines() if line.startswith("cheaper, were this price to be had: ")]
+    assert "11% of on-demand, near the floor of spot prices" in line and "11% of" not in out[best:]
+    whole = printed(capsys, *arguments, "--verbose")
+    apart = whole.index("cheaper, were these prices to be had")
+    assert "11% of on-demand, near the floor of spot prices" in whole[apart:]
 
 
 def test_where_only_doubtful_prices_meet_the_goals_the_nearest_other_stands_beside(capsys):
@@ -154,10 +214,9 @@ def test_a_price_of_an_unknown_day_says_so(capsys):
 def test_what_is_kept_is_shown_where_it_has_a_price_and_marks_are_explained_where_they_stand(capsys):
     of = {}
     for name in ("aws", "nebius"):
-        assert main([*SMALL, "--devices", "h100-sxm", "--cloud", name, "--price-kinds", "on_demand"]) == 0
+        assert main([*SMALL, "--devices", "h100-sxm", "--cloud", name, "--price-kinds", "on_demand", "--verbose"]) == 0
         of[name] = capsys.readouterr()
     assert "beside the rental  from" in of["aws"].out and "storage and egress  " in of["aws"].out
     assert "beside the rental: storage and egress, whose prices are unknown there" in of["nebius"].out
-    assert "storage and egress  " not in of["nebius"].out
     starred = any(line.startswith("*") for line in of["aws"].out.splitlines())
     assert starred and "* on the front" in of["aws"].err and "? so near" not in of["aws"].err

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fixtures.page import WrittenPage
 from fixtures.recommend import option
-from trainwright.render.plans.rented import keeps_at_a_price, show_beside, show_spot
+from trainwright.render.plans.rented import doubtful_lines, keeps_at_a_price, show_beside, show_spot
 from trainwright.spec.device import Price
 
 PRICE = Price(usd_per_device_hour=2.0, kind="spot", provider="Nebius", region="r", as_of="2c3", source="s")
@@ -38,6 +40,11 @@ def test_each_is_a_cost_of_its_own_and_the_sum_says_what_it_lacks():
 def test_what_no_cloud_rents_has_neither():
     page = beside(option(seconds=60.0, usd=0.0), option(seconds=60.0, usd=None, price=PRICE))
     assert page.tables == {} and page.lines == []
+
+
+def test_a_doubtful_price_is_one_line_with_what_speaks_against_it():
+    (line,) = doubtful_lines([replace(BARE, price=replace(PRICE, doubt="hardly to be had"))])
+    assert line == "cheaper, were this price to be had: 8xh100-sxm (Nebius spot), $100: hardly to be had"
 
 
 def test_spot_nodes_say_how_often_they_stop():

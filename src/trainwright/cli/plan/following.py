@@ -1,0 +1,130 @@
+"""What to type after a plan: the change that makes it fit, the run, its recipe, or what else it could be run on."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainwright.cli.arguments import read_recipe
+from trainwright.cli.plan.question import SUFFIXES, command_line
+from trainwright.core.errors import MachineError, RecipeError
+
+if TYPE_CHECKING:
+    from trainwright.planner.plan.cluster import Planned
+    from trainwright.planner.plan.question import Question
+    from trainwright.spec.plan import Plan
+
+PORT = 29400
+"""Where hosts meet in a command that is offered, as in the documentation."""
+
+
+def following(args: argparse.Namespace, question: Question, planned: Planned) -> str:
+    """Returns the command to type after the plan of a run on a cluster; empty where there is none to offer."""
+    from trainwright.pipeline.question_fields import OF_RUN, QUESTION
+
+    plan = planned.plan
+    if not plan.estimate.fits:
+        fields = planned.changes[0].fields if planned.changes else {}
+        return command_line(args, "plan", QUESTION, {"on": args.on, **fields}) if fields else ""
+    if args.write_recipe is not None:
+        return run_line(args, [str(args.write_recipe)], nodes=plan.cluster.nodes)
+    recipe = question.workload is not None
+    line = _run_as_planned(args, question, plan) if recipe else _recipe_line(args, plan)
+    if line or args.model is None:
+        return line
+    # Of what other software trains this project has no command: where nobody said yet what is paid, that is next.
+    if _is_bought(args):
+        return f"{command_line(args, 'plan', QUESTION, {'on': args.on})} --json > plan.json"
+    return command_line(args, "recommend", OF_RUN)
+
+
+def run_line(args: argparse.Namespace, inputs: Sequence[str], *, nodes: int = 1) -> str:
+    """Returns the command that trains a recipe, in the workspace that is asked for; empty without a recipe.
+
+    On several hosts it is the first one's, with a comment about the others.
+    """
+    if not inputs and args.preset is None:
+        return ""
+    words = ["trainwright", "run", *inputs]
+    for option in ("preset", "workspace"):
+        value = vars(args).get(option)
+        words += [] if value is None else [f"--{option}", str(value)]
+    if nodes == 1:
+        return shlex.join(words)
+    meeting = ["--nodes", str(nodes), "--node-rank", "0", "--rendezvous", f"HOST:{PORT}"]
+    return f"{shlex.join([*words, *meeting])}  # on the first of {nodes} hosts, HOST; on each other its --node-rank"
+
+
+def write_recipe(args: argparse.Namespace, question: Question, plan: Plan) -> None:
+    """Writes the recipe that trains what was planned of a model.
+
+    Raises:
+        RecipeError: a recipe is there already, or none says what was planned.
+    """
+    path: Path = args.write_recipe
+    if question.workload is not None:
+        raise RecipeError("what is planned is a recipe already", where="--write-recipe", fix="leave it out")
+    text = _recipe_text(args, plan)
+    if text is None:
+        raise RecipeError(
+            "no recipe says what was planned",
+            where="--write-recipe",
+            expected="a llama or gpt2 decoder, trained from the start in fp32 states, without padding",
+        )
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise RecipeError("this file is there already", where="--write-recipe", seen=str(path)) from error
+    except OSError as error:
+        raise MachineError("cannot write the recipe", where=path, seen=error.strerror or str(error)) from error
+
+
+def _recipe_text(args: argparse.Namespace, plan: Plan) -> str | None:
+    from trainwright.render.planned_recipe import CORPUS, recipe_of
+    from trainwright.render.recipe import yaml_lines
+
+    if args.method is not None or args.task is not None:
+        return None
+    tree = recipe_of(plan, name=_name(args))
+    if tree is None:
+        return None
+    head = f"# As planned for {plan.cluster.name}. Name your data in place of {CORPUS}: trainwright config explain data"
+    return "\n".join((head, *(line for line, _ in yaml_lines(tree)), ""))
+
+
+def _name(args: argparse.Namespace) -> str:
+    """Returns a name for the run of a model: that of the catalogue, or of its file."""
+    name = Path(str(args.model)).stem if "=" not in str(args.model) else "model"
+    return name if name != "config" else "model"
+
+
+def _recipe_line(args: argparse.Namespace, plan: Plan) -> str:
+    """Returns the command that writes a recipe of the plan, where one says it."""
+    from trainwright.pipeline.question_fields import QUESTION
+
+    if _recipe_text(args, plan) is None:
+        return ""
+    line = command_line(args, "plan", QUESTION, {"on": args.on})
+    return f"{line} --write-recipe {shlex.quote(f'{_name(args)}.yaml')}"
+
+
+def _run_as_planned(args: argparse.Namespace, question: Question, plan: Plan) -> str:
+    """Returns the command that trains a recipe as it was planned, where the trainer does all of it."""
+    from trainwright.render.planned_recipe import overrides_of
+
+    given = args.model is not None and Path(args.model).suffix in SUFFIXES
+    inputs = [args.model, *args.inputs] if given else list(args.inputs)
+    recipe = read_recipe(inputs, preset=args.preset, command="run").value
+    if question.workload is None or args.method is not None or args.task is not None:
+        return ""
+    overrides = overrides_of(plan, recipe, question.workload, precision=args.precision is not None)
+    return "" if overrides is None else run_line(args, [*inputs, *overrides], nodes=plan.cluster.nodes)
+
+
+def _is_bought(args: argparse.Namespace) -> bool:
+    """Returns whether it was said where the devices come from, so that nobody asks again what to train on."""
+    return any(vars(args).get(name) is not None for name in ("price", "cloud", "price_kind", "region"))

@@ -1,0 +1,80 @@
+"""The ways of a recommendation as rows and in short: where, how long, for how much, and in what layout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainwright.core.money import format_hourly, format_usd
+from trainwright.core.units import format_bytes, format_count, format_seconds
+from trainwright.planner.plan.layout import mesh
+from trainwright.render.numbers import energy
+from trainwright.render.page import Page, without_empty
+
+if TYPE_CHECKING:
+    from trainwright.planner.search.ranking import Option
+    from trainwright.spec.device import Price
+    from trainwright.spec.workload import Workload
+
+COLUMNS = ("", "run on", "from", "region", "price", "time", "cost", "MFU", "memory", "layout")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Looks:
+    """In what the ways differ, so that rows name it."""
+
+    precisions: tuple[str, ...]
+    batches: tuple[int, ...]
+
+    @classmethod
+    def of(cls, every: Sequence[Option], workload: Workload) -> Looks:
+        """Returns what differs among all ways of a run; the commonest precision first."""
+        counted = Counter(option.precision for option in every).most_common()
+        precisions = tuple(precision for precision, _ in counted) or (workload.precision,)
+        return cls(precisions=precisions, batches=tuple(sorted({option.batch_tokens for option in every})))
+
+
+def show_ways(page: Page, options: Sequence[Option], looks: Looks, *, title: str) -> None:
+    """Shows ways as a table, without the columns in which none says anything."""
+    if options:
+        page.line()
+        page.table(*without_empty(COLUMNS, [_row(option, looks) for option in options]), title=title)
+
+
+def in_short(option: Option) -> str:
+    """Returns a way in a few words: ``8xh100-sxm (Nebius spot), 11.6 days, $7,615, 7,680 kWh``."""
+    source = f" ({option.source})" if option.source else ""
+    cost = "price unknown" if option.usd is None else _cost(option)
+    drawn = "" if option.kwh is None else f", {energy(option.kwh)}"
+    return f"{option.cluster}{source}, {format_seconds(option.seconds)}, {cost}{drawn}"
+
+
+def _cost(option: Option) -> str:
+    """Returns dollars; of a contract or a term for how long they are paid, which the hourly price does not say."""
+    term = f" for {format_seconds(option.billed_s or 0.0)}" if option.is_paid_longer else ""
+    return format_usd(option.usd or 0.0) + term
+
+
+def _row(option: Option, looks: Looks) -> tuple[str, ...]:
+    precision = f"; {option.precision}" if option.precision != looks.precisions[0] else ""
+    batch = f"; batch {format_count(option.batch_tokens)}" if len(looks.batches) > 1 else ""
+    marks = ("*" if option.front else "") + ("?" if option.unsure else "")
+    return (
+        marks,
+        option.cluster,
+        option.source,
+        "" if option.price is None else option.price.region,
+        "" if option.price is None else _hourly(option.price),
+        format_seconds(option.seconds),
+        "" if option.usd is None else _cost(option),
+        f"{option.mfu:.0%}",
+        f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}",
+        mesh(option.parallel, option.recompute) + batch + precision,
+    )
+
+
+def _hourly(price: Price) -> str:
+    """Returns a price with its day, where it has one: a note says of how many nobody knows it."""
+    return f"{format_hourly(price.usd_per_device_hour)}/h {price.date}".rstrip()

@@ -1,0 +1,97 @@
+"""What a plan offers to type next is typed, and does what it says."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from fixtures.planned_recipe import TEXT
+from trainwright.cli import main as cli
+
+MODEL = ["plan", "--model", "llama3-8b", "--tokens", "10B"]
+
+
+def following(capsys, *asked, code=0):
+    """The words of the command that is offered, its comment left out; none where none is."""
+    assert cli.main([*asked]) == code
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next: ")]
+    return shlex.split(lines[0].removeprefix("next: "), comments=True) if lines else []
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a recipe.yaml").write_text(TEXT)
+    return tmp_path
+
+
+def test_a_model_that_fits_leads_to_its_recipe_and_the_recipe_to_its_run(capsys, here):
+    words = following(capsys, *MODEL, "--on", "2x8xh100-sxm", "--cloud", "aws")
+    assert words[:2] == ["trainwright", "plan"] and words[-2:] == ["--write-recipe", "llama3-8b.yaml"]
+    run = following(capsys, *words[1:])
+    assert run[:3] == ["trainwright", "run", "llama3-8b.yaml"]
+    assert run[3:7] == ["--nodes", "2", "--node-rank", "0"] and run[7] == "--rendezvous"
+    plans = []
+    for asked in ([*MODEL, "--on", "2x8xh100-sxm"], ["plan", "llama3-8b.yaml", "--on", "2x8xh100-sxm"]):
+        assert cli.main([*asked, "--json"]) == 0
+        plans.append(json.loads(capsys.readouterr().out)["plan"])
+    told, read = plans
+    assert read["parallel"] == told["parallel"] and sum(read["parameters"].values()) == 8_030_261_248
+    assert read["workload"]["steps"] == told["workload"]["steps"]
+    # What it trains on is not there, and is named.
+    assert cli.main(["config", "validate", "llama3-8b.yaml"]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "data.sources.0.paths.0: no such file or directory (seen corpus.jsonl)" in line
+    assert cli.main(words[1:]) == 2
+    assert "--write-recipe: this file is there already" in capsys.readouterr().err
+
+
+def test_a_recipe_elsewhere_leads_to_its_run_as_planned(capsys, here):
+    asked = ["plan", "a recipe.yaml", "--on", "8xh100-sxm", "--workspace", "there"]
+    words = following(capsys, *asked)
+    assert words[:3] == ["trainwright", "run", "a recipe.yaml"] and words[-2:] == ["--workspace", "there"]
+    assert cli.main([*asked, "--json"]) == 0
+    parallel = json.loads(capsys.readouterr().out)["plan"]["parallel"]
+    assert f"train.exec.layout.dp_shard={parallel['dp_shard']}" in words or parallel["dp_shard"] == 1
+    assert cli.main(["config", "show", *words[2:-2], "--json"]) == 0
+    layout = json.loads(capsys.readouterr().out)["recipe"]["train"]["exec"]["layout"]
+    assert all(layout[name] == parallel[name] for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep"))
+
+
+def test_what_other_software_trains_leads_to_what_to_train_on_and_then_to_the_plan_as_a_file(capsys):
+    asked = ["plan", "--model", "llama3-8b", "--method", "qlora", "--on", "rtx-4090"]
+    assert following(capsys, *asked)[:4] == ["trainwright", "recommend", "--model", "llama3-8b"]
+    bought = following(capsys, *asked, "--price", "0.4")
+    assert bought[:2] == ["trainwright", "plan"] and bought[-3:] == ["--json", ">", "plan.json"]
+    assert cli.main(bought[1:-2]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["estimate"]["fits"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (("--model", "qwen3-8b", "--on", "8xh100"), "no recipe says what was planned"),
+        (("a recipe.yaml", "--on", "8xh100"), "what is planned is a recipe already"),
+        (("--model", "llama3-8b", "--on", "8xh100", "--sweep", "nodes=1,2"), "a sweep is many plans"),
+    ],
+)
+def test_a_recipe_that_cannot_be_written_is_refused_in_one_line(capsys, here, asked, message):
+    assert cli.main(["plan", *asked, "--write-recipe", "new.yaml"]) == 2
+    error = capsys.readouterr().err
+    assert message in error and not (here / "new.yaml").exists()
+
+
+def test_a_folder_that_is_not_there_is_the_machines_fault(capsys, here):
+    assert cli.main([*MODEL, "--on", "8xh100-sxm", "--write-recipe", "no/new.yaml"]) == 3
+    assert "cannot write the recipe" in capsys.readouterr().err
+
+
+def test_several_machines_say_what_joins_them(capsys):
+    assert cli.main([*MODEL, "--on", "2x8xh100-sxm", "--cloud", "gcp"]) == 0
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("between h100-sxm machines: ")]
+    assert "3,200 Gbit/s a machine" in line and "the cloud states 1,000 Gbit/s between machines" in line
+    assert cli.main([*MODEL, "--on", "2x8xh100-sxm", "--cloud", "gcp", "--scale-out", "100Gb/s"]) == 0
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("network, a device's share: ")]
+    assert "12.5 GB/s each way (given" in line

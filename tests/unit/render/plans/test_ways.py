@@ -1,0 +1,35 @@
+"""The ways of a recommendation as rows and in short."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+from fixtures.page import WrittenPage
+from fixtures.recommend import option
+from trainwright.render.plans.ways import Looks, in_short, show_ways
+from trainwright.spec.device import Price
+
+PRICE = Price(usd_per_device_hour=2.0, kind="spot", provider="Nebius", region="eu", as_of="2c3", source="s")
+WAY = option(seconds=3600.0, usd=16.0, price=PRICE, usd_per_device_hour=2.0)
+
+
+def rows(*options):
+    page = WrittenPage()
+    show_ways(page, options, Looks.of(options, SimpleNamespace(precision="bf16")), title="ways")
+    return page.tables.get("ways", [])
+
+
+def test_a_way_in_short_has_place_time_and_cost_or_says_that_no_price_is_known():
+    assert in_short(WAY) == "8xh100-sxm (Nebius spot), 1 h 00 min, $16"
+    assert in_short(replace(WAY, usd=None)) == "8xh100-sxm (Nebius spot), 1 h 00 min, price unknown"
+
+
+def test_rows_name_what_differs_and_no_column_is_empty():
+    assert rows() == []
+    (row,) = rows(WAY)
+    assert row[0] == "8xh100-sxm" and row[-1] == "dp_shard 8; micro batch 1" and "" not in row
+    other = replace(WAY, precision="fp16", batch_tokens=2048, front=True)
+    plain, marked = rows(WAY, other)
+    assert (plain[0], marked[0]) == ("", "*")
+    assert plain[-1].endswith("; batch 1,024") and marked[-1].endswith("; batch 2,048; fp16")
