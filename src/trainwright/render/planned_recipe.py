@@ -23,16 +23,17 @@ def recipe_of(plan: Plan, *, name: str) -> dict[str, Any] | None:
 
     Its tokenizer is trained on its data, with as many entries as the model has.
     """
-    model = _model_keys(plan.model)
+    shape = plan.model
+    model = _model_keys(shape)
     keys = _train_keys(plan)
-    if model is None or keys is None:
+    if not isinstance(shape, ModelSpec) or model is None or keys is None:
         return None
     tree: dict[str, Any] = {
         "name": name,
         "model": model,
         "data": {
             "sources": [{"kind": "jsonl", "paths": [CORPUS]}],
-            "tokenizer": {"kind": "byte-bpe", "vocabulary": plan.model.vocabulary},
+            "tokenizer": {"kind": "byte-bpe", "vocabulary": shape.vocabulary},
         },
     }
     keys |= {"train.duration": f"{plan.workload.steps} steps", "train.precision": plan.workload.precision}

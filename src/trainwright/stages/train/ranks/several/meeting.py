@@ -27,6 +27,7 @@ from trainwright.core.errors import MachineError, RecipeError, RecipeErrors, Tra
 from trainwright.core.place import Place
 from trainwright.core.registry import references_in
 from trainwright.core.source_digest import code_of, source_digest
+from trainwright.runtime.device import native_bf16
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.quiet import quiet_loggers
 
@@ -213,6 +214,9 @@ def facts_of(recipe: Recipe) -> dict[str, str]:
     for key, value in _flat("", written):
         if ".exec." not in key or key.startswith(("train.exec.layout", "train.exec.nodes")):
             facts[key] = json.dumps(value)
+    if recipe.train.optimizer.counted_as == "muon" and not torch.accelerator.is_available():
+        # It says what whole directions are computed in (``model.muon``), by each copy for itself.
+        facts["processor for Muon"] = f"{'with' if native_bf16() else 'without'} bf16 products"
     return facts
 
 

@@ -13,6 +13,7 @@ import pytest
 from trainwright import __version__
 from trainwright.core.errors import MachineError, RecipeErrors, TrainingError
 from trainwright.core.place import Place
+from trainwright.stages.train.ranks.several import meeting as module
 from trainwright.stages.train.ranks.several.meeting import Meeting, differences, facts_of, meeting
 
 
@@ -49,6 +50,16 @@ def test_versions_and_mathematics_are_compared_and_how_it_is_run_is_not(make_rec
     assert facts == facts_of(make_recipe(exec_threads=2))
     other = facts_of(make_recipe(exec_threads=1, clip_norm=3.5))
     assert {name for name in facts if facts[name] != other[name]} == {"train.clip_norm"}
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_processors_that_compute_other_directions_of_muon_differ(make_recipe, monkeypatch, optimizer) -> None:
+    found = []
+    for native in (True, False):
+        monkeypatch.setattr(module, "native_bf16", lambda native=native: native)
+        found.append(facts_of(make_recipe(optimizer={"name": optimizer})))
+    differing = {name for name in found[0] if found[0][name] != found[1][name]}
+    assert differing == ({"processor for Muon"} if optimizer == "muon" else set())
 
 
 def test_code_of_plug_ins_is_compared(make_recipe, tmp_path, monkeypatch) -> None:
