@@ -110,7 +110,7 @@ def test_reasons_why_there_is_no_way_are_what_was_asked_for_and_how_many_devices
 
 
 def test_precisions_are_named_where_devices_differ(capsys):
-    out = printed(capsys, "--devices", "v100-sxm-32gb,h100-sxm")
+    out = printed(capsys, "--devices", "v100-sxm-16gb,h100-sxm")
     (usual,) = {each for each in ("bf16", "fp16") if f"; {each} where no row says another, adamw" in out}
     (other,) = {"bf16", "fp16"} - {usual}
     rows = [line for line in out.splitlines() if "micro batch" in line]
