@@ -23,17 +23,17 @@ def recipe_of(plan: Plan, *, name: str) -> dict[str, Any] | None:
 
     Its tokenizer is trained on its data, with as many entries as the model has.
     """
-    shape = plan.model
-    model = _model_keys(shape)
-    keys = _train_keys(plan)
-    if not isinstance(shape, ModelSpec) or model is None or keys is None:
+    if not isinstance(plan.model, ModelSpec):
+        return None
+    model, keys = _model_keys(plan.model), _train_keys(plan)
+    if model is None or keys is None:
         return None
     tree: dict[str, Any] = {
         "name": name,
         "model": model,
         "data": {
             "sources": [{"kind": "jsonl", "paths": [CORPUS]}],
-            "tokenizer": {"kind": "byte-bpe", "vocabulary": shape.vocabulary},
+            "tokenizer": {"kind": "byte-bpe", "vocabulary": plan.model.vocabulary},
         },
     }
     keys |= {"train.duration": f"{plan.workload.steps} steps", "train.precision": plan.workload.precision}
@@ -70,9 +70,9 @@ def overrides_of(plan: Plan, recipe: Recipe, asked: Workload, *, precision: bool
     return [f"{key}={_written(value)}" for key, value in keys.items() if _at(stands, key) != value]
 
 
-def _model_keys(model: object) -> dict[str, Any] | None:
+def _model_keys(model: ModelSpec) -> dict[str, Any] | None:
     """Returns the model section of exactly this shape; None where there is none."""
-    if not isinstance(model, ModelSpec) or model.family not in FAMILIES:
+    if model.family not in FAMILIES:
         return None
     names = ("family", "layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "context_tokens")
     keys = {name: getattr(model, name) for name in (*names, "tied", "rope_theta", "norm_epsilon")}

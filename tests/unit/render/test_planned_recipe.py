@@ -37,6 +37,7 @@ def test_a_recipe_says_the_planned_shape_run_and_layout(name):
     "asked",
     [
         {"name": "qwen3-8b"},
+        {"name": "resnet-50", "tokens": None},
         {"name": "mixtral-8x7b", "on": "64xh100-sxm"},
         {"method": "lora"},
         {"states": "pure"},

@@ -85,10 +85,10 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
     believed, doubtful, unpriced = _ways(recommendation)
     title = "closest" if recommendation.closest else "best of each device and kind of price"
     assumptions = [*of_answers(recommendation, scenario.run), *recommended(scenario)]
+    rest = assumptions if page.verbose else _short_grounds(recommendation, assumptions)
     if page.verbose:
         _show_whole(page, recommendation, (believed, doubtful, unpriced), looks, title=title, judged=shown.judged)
     else:
-        rest = _short_grounds(recommendation, assumptions)
         _show_short(page, believed, unpriced, looks, title=title, lines=1 + len(answer) + len(rest))
     for name, rows in shown.mended.items():
         _show_changes(page, name, rows)
@@ -97,8 +97,7 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
         page.line()
         page.table(("left out", "how many", "because"), refused)
     page.line()
-    chosen = assumptions if page.verbose else rest
-    page.table(("rests on", "value", "origin", "source"), [assumption_row(each, whole=page.verbose) for each in chosen])
+    page.table(("rests on", "value", "origin", "source"), [assumption_row(each, whole=page.verbose) for each in rest])
     if not page.verbose:
         page.line(_left_out(recommendation, len(assumptions), counted=not refused or bool(recommendation.options)))
     _note_marks(page, (*believed, *unpriced))
