@@ -58,7 +58,7 @@ def run(context: Context) -> StageResult:
         if context.recipe.train.exec.on_oom == "adapt":
             return result_of(load(f"{MEMORY}:adapting", kind="fault")(context, plan, train, ALONE))
         return result_of(train(context, plan, ALONE))
-    start = "start:train_on_ranks" if COMMANDS.get() == 1 else "together:call_and_train"
+    start = "start:train_on_ranks" if COMMANDS.get() == 1 else "several.together:call_and_train"
     result: StageResult = load(f"trainwright.stages.train.ranks.{start}", kind="layout")(context, plan)
     return result
 
