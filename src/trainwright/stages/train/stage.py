@@ -42,6 +42,8 @@ OFFLOAD = "trainwright.model.memory.offload:offload_activations"
 FLOAT8 = "trainwright.model.precision.float8:convert"
 ELSEWHERE = "trainwright.runtime.elsewhere:Elsewhere"
 MEMORY = "trainwright.stages.train.faults.memory"
+ON_THIS_HOST = "trainwright.stages.train.ranks.start:train_on_ranks"
+TOGETHER = "trainwright.stages.train.ranks.several.together:call_and_train"
 
 
 def run(context: Context) -> StageResult:
@@ -58,8 +60,8 @@ def run(context: Context) -> StageResult:
         if context.recipe.train.exec.on_oom == "adapt":
             return result_of(load(f"{MEMORY}:adapting", kind="fault")(context, plan, train, ALONE))
         return result_of(train(context, plan, ALONE))
-    start = "start:train_on_ranks" if COMMANDS.get() == 1 else "together:call_and_train"
-    result: StageResult = load(f"trainwright.stages.train.ranks.{start}", kind="layout")(context, plan)
+    start = ON_THIS_HOST if COMMANDS.get() == 1 else TOGETHER
+    result: StageResult = load(start, kind="layout")(context, plan)
     return result
 
 

@@ -14,10 +14,12 @@ from trainwright.artifact.events import Events, read_events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context
 from trainwright.core.errors import DataError, Interrupted, RecipeError, TrainingError
+from trainwright.core.registry import load
 from trainwright.model import hf
 from trainwright.model.decoder import Decoder
 from trainwright.spec.event import Event
 from trainwright.stages.train import run
+from trainwright.stages.train.stage import ON_THIS_HOST, TOGETHER
 from trainwright.stages.train.trainer import Trainer
 
 
@@ -239,3 +241,10 @@ def test_the_rehearsal_changes_nothing(make_recipe, inputs_for, tmp_path, monkey
     monkeypatch.setattr(Trainer, "_rehearse", lambda self: (0, 0))
     train(recipe, inputs, tmp_path / "without")
     assert_same(tmp_path / "with", tmp_path / "without")
+
+
+def test_what_trains_on_ranks_and_hosts_is_where_it_is_looked_for() -> None:
+    assert [load(name, kind="layout").__name__ for name in (ON_THIS_HOST, TOGETHER)] == [
+        "train_on_ranks",
+        "call_and_train",
+    ]
