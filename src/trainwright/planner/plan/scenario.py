@@ -19,6 +19,7 @@ from trainwright.planner.cost.assumptions import of_device, of_price
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.planner.counts.parallel.stages import STAGE_WASTE, stage_waste
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.plan.question import Question, filled, stretched, trained
 from trainwright.planner.plan.sizes import AS_ASKED, passes_of, workload_of
@@ -26,9 +27,9 @@ from trainwright.planner.plan.usual import as_usual
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
 from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
-from trainwright.spec.plan import Assumption, Origin, of_unmeasured
+from trainwright.spec.plan import Assumption, Origin, of_kernels, of_unmeasured
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import STAGE_WASTE, Recompute, Workload, stage_waste
+from trainwright.spec.workload import Recompute, Workload
 
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
     from trainwright.planner.plan.machine import Here
@@ -89,7 +90,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     here = question.here if names_here(question.on) else None
     with about("stack"):
         software = stack(question.stack)
-    assumptions = list(of_unmeasured(question.unmeasured, question.optimizer))
+    assumptions = [*of_unmeasured(question.unmeasured, question.optimizer), *of_kernels(question.kernels)]
     said = question.activation_offload
     question, usual = as_usual(question, software, machines, assumptions.append, placed=placed)
     workload = workload_of(question, machines, software, assumptions)

@@ -33,12 +33,23 @@ from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.plan import INTERVAL, Assumption, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
+from trainwright.spec.plan import (
+    INTERVAL,
+    Assumption,
+    Estimate,
+    Interval,
+    Plan,
+    Rejected,
+    Rental,
+    of_kernels,
+    of_unmeasured,
+)
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Workload
 from trainwright.stages.plan.fit_memory import fitted, within
 from trainwright.stages.plan.host_memory import with_bus
+from trainwright.stages.plan.kernels import executable
 from trainwright.stages.plan.precision import at_precision
 from trainwright.stages.plan.ranks import here_for, kept, layout_of
 
@@ -59,7 +70,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
 
     Raises:
         RecipeError: an impossible workload, an unknown device to price, or a length that depends on the dataset.
-        MachineError: CUDA is asked for and not there.
+        MachineError: CUDA is asked for and not there, or the package of a kernel.
     """
     rented = [catalogue_device(name, where="plan.rent_on") for name in recipe.plan.rent_on]
     model = recipe.model_spec(vocabulary=facts.vocabulary)
@@ -83,6 +94,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
             *here.assumptions(run, compiled=compiled),
             *dataset_assumptions(recipe, facts),
             *of_unmeasured(recipe.unmeasured, workload.optimizer),
+            *of_kernels(how.kernels),
         ),
         references=learnt.references,
         references_from=learnt.text,
@@ -94,6 +106,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         on_this_machine=True,
     )
     scenario, plan = _within_memory(recipe, scenario, compiled=compiled)
+    plan = executable(plan, how.kernels)
     if not plan.estimate.fits:
         plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario)))
     prices, length = price_list(), deviation(recipe, facts)
