@@ -15,6 +15,8 @@ from trainwright.spec.workload import MASKED_KERNELS, KernelChoice
 
 FLEX_KINDS: tuple[DeviceKind, ...] = ("cuda", "rocm", "xpu")
 """Kinds for which torch 2.11 to 2.13 has gradients of flex_attention; of a processor and of mps it refuses them."""
+FLEX_HEAD = 16
+"""The smallest size of a head: Triton multiplies no narrower tiles."""
 FLASH3_CAPABILITY = "9."
 """FlashAttention-3 is written for Hopper's instructions, which no later generation has."""
 FLASH3_MODULE = "flash_attn_interface"
@@ -72,9 +74,11 @@ def _of_attention(plan: Plan, kernels: KernelChoice) -> Iterator[str]:
 
 
 def _of_flex(plan: Plan, name: str) -> Iterator[str]:
-    device = plan.cluster.device
+    device, head = plan.cluster.device, transformer(plan.model).head_size
     if device.kind not in FLEX_KINDS:
         yield f"{name}: torch computes no gradients of it on {device.name} ({device.kind}); set attention=sdpa"
+    if head < FLEX_HEAD:
+        yield f"{name}: heads are {FLEX_HEAD} or larger, not {head}; set attention=sdpa"
 
 
 def _of_flash3(plan: Plan, name: str) -> Iterator[str]:

@@ -106,6 +106,13 @@ def test_flash_attention_3_computes_in_sixteen_bits(planned, precision) -> None:
     assert not lines(planned(precision="fp8"), FLASH3)
 
 
+def test_flex_has_no_narrow_heads(planned) -> None:
+    plan = planned()
+    assert lines(replace(plan, model=replace(plan.model, head_size=8)), FLEX) == [
+        "attention=flex: heads are 16 or larger, not 8; set attention=sdpa"
+    ]
+
+
 @pytest.mark.parametrize("size", [12, 264])
 def test_flash_attention_3_has_heads_of_some_sizes(planned, size) -> None:
     plan = planned()
