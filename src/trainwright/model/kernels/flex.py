@@ -24,6 +24,7 @@ from trainwright.model.attention import Keys, MaskedKernel, Queries
 from trainwright.planner.counts.pieces import FLEX_BLOCK_TOKENS as BLOCK
 
 Documents = Int[Tensor, "batch keys"]
+_FLEX: Callable[..., Any] = flex_attention
 Chosen = Bool[Tensor, "#batch 1 rows columns"]
 
 
@@ -55,13 +56,13 @@ class FlexAttention:
         grouped = key.shape[1] != query.shape[1]
         if not query.shape[0]:
             return scaled_dot_product_attention(query, key, value, enable_gqa=grouped)
-        how = {"block_mask": self.seen, "enable_gqa": grouped}
+        how: dict[str, Any] = {"block_mask": self.seen, "enable_gqa": grouped}
         mixed: Tensor
         if torch.compiler.is_compiling():
-            mixed = flex_attention(query, key, value, **how)
+            mixed = _FLEX(query, key, value, **how)
             return mixed
         # Left alone it makes all scores. A processor has no gradients of the compiled one, and serves tests alone.
-        run: Callable[..., Any] = flex_attention if query.device.type == "cpu" else _compiled()
+        run = _FLEX if query.device.type == "cpu" else _compiled()
         # Nothing is compiled beneath what watches operations, such as the rehearsal that counts what a pass keeps.
         with _disable_current_modes():
             mixed = run(query, key, value, **how)
@@ -70,7 +71,7 @@ class FlexAttention:
 
 @cache
 def _compiled() -> Callable[..., Any]:
-    return torch.compile(flex_attention)
+    return torch.compile(_FLEX)
 
 
 def block_mask(documents: Documents | None, *, first: int, keys: int, device: torch.device) -> BlockMask:
@@ -82,22 +83,22 @@ def block_mask(documents: Documents | None, *, first: int, keys: int, device: to
         keys: as in ``flex``.
         device: as in ``flex``.
     """
-
-    def causal(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        del batch, head
-        return query + first >= key
-
-    def within(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        assert documents is not None
-        return causal(batch, head, query, key) & (documents[batch, query + first] == documents[batch, key])
-
     partly, wholly = _blocks(documents, first=first, keys=keys, device=device)
     return BlockMask.from_kv_blocks(
         *_listed(partly),
         *_listed(wholly),
         BLOCK_SIZE=BLOCK,
-        mask_mod=causal if documents is None else within,
+        mask_mod=_rule(documents, first),
         seq_lengths=(keys - first, keys),
+    )
+
+
+def _rule(documents: Documents | None, first: int) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """Returns which query sees which key of a sequence; torch traces it, and so it has no shapes that are checked."""
+    if documents is None:
+        return lambda batch, head, query, key: query + first >= key
+    return lambda batch, head, query, key: (
+        (query + first >= key) & (documents[batch, query + first] == documents[batch, key])
     )
 
 
