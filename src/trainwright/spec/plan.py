@@ -10,7 +10,7 @@ from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, OptimizerName, ParallelPlan, Workload
+from trainwright.spec.workload import OptimizerName, ParallelPlan, Workload
 
 Origin = Literal["catalog", "probed", "ledger", "default", "recipe", "given"]
 Fit = Literal["fits", "uncertain", "does not fit"]
@@ -54,18 +54,6 @@ def of_unmeasured(names: Mapping[str, str], optimizer: OptimizerName | None) -> 
     return tuple(
         Assumption(titles[kind], known[kind], "", "default", sources[kind], key=f"{kind}_unknown") for kind in names
     )
-
-
-def of_kernels(kernels: KernelChoice) -> tuple[Assumption, ...]:
-    """Returns what is counted in place of kernels that were never run on hardware."""
-    source, found = "never run on hardware: make gpu", []
-    if kernels.attention in MASKED_KERNELS:
-        name = f"speed of attention={kernels.attention}"
-        found.append(Assumption(name, "as sdpa", "", "default", source, key="attention_kernel"))
-    if kernels.cuda_graphs:
-        name = "speed and memory with CUDA graphs"
-        found.append(Assumption(name, "as without", "", "default", source, key="cuda_graphs"))
-    return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,13 +21,14 @@ from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.counts.parallel.stages import STAGE_WASTE, stage_waste
 from trainwright.planner.forecast.switches import check_switches
+from trainwright.planner.plan.machine import of_kernels
 from trainwright.planner.plan.question import Question, filled, stretched, trained
 from trainwright.planner.plan.sizes import AS_ASKED, passes_of, workload_of
 from trainwright.planner.plan.usual import as_usual
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
 from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
-from trainwright.spec.plan import Assumption, Origin, of_kernels, of_unmeasured
+from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Recompute, Workload
 

@@ -26,6 +26,7 @@ from trainwright.planner.plan.machine import (
     COMPILE_WORTH_S,
     SAME_SPEED,
     Here,
+    of_kernels,
     range_of,
 )
 from trainwright.planner.plan.rental import rental
@@ -41,7 +42,6 @@ from trainwright.spec.plan import (
     Plan,
     Rejected,
     Rental,
-    of_kernels,
     of_unmeasured,
 )
 from trainwright.spec.recipe import Recipe
@@ -106,13 +106,12 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         on_this_machine=True,
     )
     scenario, plan = _within_memory(recipe, scenario, compiled=compiled)
-    plan = executable(plan, how.kernels)
     if not plan.estimate.fits:
         plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario)))
     prices, length = price_list(), deviation(recipe, facts)
     deterministic = how.is_deterministic(here.cluster.device.kind)
     return replace(
-        plan,
+        executable(plan, how.kernels),
         parallel=replace(plan.parallel, threads=here.threads, deterministic=deterministic),
         estimate=_with_range(plan.estimate, learnt=bool(learnt.references), length=length),
         rentals=tuple(_rental_with_range(rental(model, workload, device, prices), length) for device in rented),
