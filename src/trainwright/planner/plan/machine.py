@@ -28,7 +28,6 @@ from trainwright.planner.rates.threads import OnThreads
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.plan import INTERVAL, Assumption, Origin
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import MASKED_KERNELS, KernelChoice
 
 UNPROBED_ERROR = (0.55, 1.8)
 """The range of the time where nothing was measured, for rates that are known exactly; the bounds of a processor's rates
@@ -170,18 +169,6 @@ def _unverified(device: DeviceSpec) -> tuple[Assumption, ...]:
     if record.verified:
         return ()
     return (_assume(f"training on {record.title}s", record.standing, "", "default", "make gpu", key=NEVER_RUN_KEY),)
-
-
-def of_kernels(kernels: KernelChoice) -> tuple[Assumption, ...]:
-    """Returns what is counted in place of kernels that were never run on hardware."""
-    source, found = "never run on hardware: make gpu", []
-    if kernels.attention in MASKED_KERNELS:
-        name = f"speed of attention={kernels.attention}"
-        found.append(Assumption(name, "as sdpa", "", "default", source, key="attention_kernel"))
-    if kernels.cuda_graphs:
-        name = "speed and memory with CUDA graphs"
-        found.append(Assumption(name, "as without", "", "default", source, key="cuda_graphs"))
-    return tuple(found)
 
 
 def _unprobed_processor(facts: MachineFacts) -> Here:

@@ -26,11 +26,10 @@ from trainwright.planner.plan.machine import (
     COMPILE_WORTH_S,
     SAME_SPEED,
     Here,
-    of_kernels,
     range_of,
 )
 from trainwright.planner.plan.rental import rental
-from trainwright.planner.plan.scenario import Scenario
+from trainwright.planner.plan.scenario import Scenario, of_kernels
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.spec.model import ModelSpec

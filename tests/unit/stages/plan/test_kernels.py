@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.core.errors import RecipeError
-from trainwright.planner.plan.machine import of_kernels
+from trainwright.planner.plan.scenario import of_kernels
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 from trainwright.stages.plan.kernels import executable
 from trainwright.testing.machine import fake_machine
