@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trainwright.spec.workload import ParallelPlan, Recompute, ReduceDtype
+from trainwright.spec.workload import AttentionKernel, ParallelPlan, Recompute, ReduceDtype
 
 SEQUENCES = 7
 """Of a batch: no number of ranks or micro batches divides it."""
@@ -40,6 +40,8 @@ class Case:
     reduce: ReduceDtype = "fp32"
     pad_vocabulary: int = 1
     """In the layout; one process pads nothing."""
+    attention: AttentionKernel = "auto"
+    """In the layout; one process attends as usual."""
 
     @property
     def parallel(self) -> ParallelPlan:
@@ -59,6 +61,7 @@ class Case:
         words += [f"{name}={value}" for name, value in self.model.items()]
         words += [f"pad={self.pad_vocabulary}"] * (self.pad_vocabulary > 1)
         words += [f"recompute={self.recompute}"] * (self.recompute != "none")
+        words += [f"attention={self.attention}"] * (self.attention != "auto")
         words += [f"reduce={self.reduce}"] * (self.reduce != "fp32")
         return " ".join([*words, *(name for name in ("documents", "ragged", "dropout") if getattr(self, name))])
 
@@ -215,5 +218,17 @@ PADDED = (
 )
 """Products of the head with rows of zeros beside an odd vocabulary."""
 
+FLEX: dict[str, object] = {"documents": True, "ragged": True, "attention": "flex"}
+BLOCKED = (
+    case({"dp_shard": 2}, FLEX | {"micro_batch": 2}),
+    case({"tp": 2}, FLEX | {"recompute": "full"}),
+    case({"cp": 2}, FLEX),
+    case({"cp": 2, "context": "ulysses"}, FLEX | {"family": "gpt2"}),
+    case({"cp": 2, "context": "ulysses"}, FLEX | {"documents": False}),
+    case({"pp": 2}, FLEX, layers=4),
+    case({"tp": 2, "cp": 2}, FLEX | {"documents": False}),
+)
+"""Attention by flex_attention, as torch computes it where there is no kernel; one process has torch's fused one."""
+
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
-CASES += CONTEXTS + COMPOSED + UNEQUAL + HALVES + HALF_SUMS + PADDED
+CASES += CONTEXTS + COMPOSED + UNEQUAL + HALVES + HALF_SUMS + PADDED + BLOCKED

@@ -6,6 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from fixtures.flex import flex_on_processor
 from fixtures.tiny_models import spec
 from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS, Case
 from trainwright.model.build import build_network
@@ -74,7 +77,9 @@ class Training:
         dtype = DTYPES[case.dtype]
         shape = spec(case.family, **case.model, dropout=DROPOUT if case.dropout else Dropout())
         kept = torch.promote_types(dtype, torch.float32)
-        kernels = KernelChoice(reduce=case.reduce, pad_vocabulary=1 if world is ALONE else case.pad_vocabulary)
+        kernels = KernelChoice(reduce=case.reduce, pad_vocabulary=case.pad_vocabulary, attention=case.attention)
+        if world is ALONE:
+            kernels = replace(kernels, pad_vocabulary=1, attention="auto")
         self.network = build_network(shape, dtype=dtype, recompute=case.recompute, kernels=kernels).to(kept)
         self.network.initialise(3)
         world.share(self.network, compiled=False)
@@ -196,7 +201,8 @@ def main(rank: int, world: int, folder: str, cases: tuple[Case, ...]) -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=120))
     results: dict[str, dict[str, float]] = {}
     for case in cases:
-        results[case.name] = worst(case) | (dict(disagreements(case)) if case.dtype == "fp16" else {})
+        with flex_on_processor() if case.attention == "flex" else nullcontext():
+            results[case.name] = worst(case) | (dict(disagreements(case)) if case.dtype == "fp16" else {})
     if rank == 0:
         Path(folder, "results.json").write_text(json.dumps(results))
     dist.destroy_process_group()

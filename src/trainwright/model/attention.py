@@ -27,6 +27,8 @@ Mask = Float[Tensor, "#batch 1 seq keys"]
 """Added to scores: 0 where a token may look, -inf where it may not."""
 Queries = Float[Tensor, "batch heads seq head"]
 Keys = Float[Tensor, "batch kv_heads keys head"]
+MaskedKernel = Callable[[Queries, Keys, Keys], Queries]
+"""Attention that was told once, for all layers of a pass, what each token may see (``model.kernels``)."""
 Context = Callable[..., Queries]
 """What stands for ``attend`` where other ranks have other tokens: ``attend`` of ``model.parallel.context``."""
 Rotary = tuple[Float[Tensor, "#batch 1 seq half"], Float[Tensor, "#batch 1 seq half"]]
@@ -78,7 +80,7 @@ class Attention(nn.Module):
         x: Float[Tensor, "batch seq width"],
         *,
         rotary: Rotary | None,
-        mask: Mask | None,
+        mask: Mask | MaskedKernel | None,
         cache: KVCache | None,
         draw: Draw | None = None,
         context: Context | None = None,
@@ -105,7 +107,7 @@ def attend(
     query: Queries,
     key: Keys,
     value: Keys,
-    mask: Mask | None,
+    mask: Mask | MaskedKernel | None,
     kernel: AttentionKernel = "auto",
     *,
     mix: Mix | None = None,
@@ -118,6 +120,8 @@ def attend(
     to 1.3 times as fast as torch's fused kernel in bf16 (``benchmarks/kernels.py``). Elsewhere it is torch's own
     choice, and in generation it always is.
     """
+    if mask is not None and not isinstance(mask, Tensor):
+        return mask(query, key, value)
     seq, keys = query.shape[-2], key.shape[-2]
     grouped = key.shape[1] != query.shape[1]
     whole = makes_scores(kernel, device_kind=query.device.type, sequence_tokens=keys)

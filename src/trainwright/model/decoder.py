@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from trainwright.core.registry import load
-from trainwright.model.attention import Attention, Context, Mask, Rotary, RotaryTable, document_mask
+from trainwright.model.attention import Attention, Context, Mask, MaskedKernel, Rotary, RotaryTable, document_mask
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network
 from trainwright.spec.model import ModelSpec
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 CONTEXTS = "trainwright.model.recompute:contexts_of"
 DROPOUTS = "trainwright.model.dropout:Dropouts"
+MASKED = {"flex": "trainwright.model.kernels.flex:flex", "fa3": "trainwright.model.kernels.flash3:flash3"}
+"""What makes a kernel that is told what tokens see, by its name (``MASKED_KERNELS``)."""
 INIT_STD = 0.02
 """Standard deviation of initial weights (Radford et al., 2019)."""
 
@@ -86,7 +88,7 @@ class Block(nn.Module):
         self,
         x: Float[Tensor, "batch stream width"],
         rotary: Rotary | None,
-        mask: Mask | None,
+        mask: Mask | MaskedKernel | None,
         cache: KVCache | None,
         draw: Draw | None = None,
         *,
@@ -122,6 +124,7 @@ class Decoder(Network):
         self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else None
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
         self.context_of: Callable[..., Context] | None = None
+        self.masked_kernel_of: Callable[..., MaskedKernel] | None = None
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
         learned = spec.positions == "learned"
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width)) if learned else None
@@ -156,6 +159,8 @@ class Decoder(Network):
     def use(self, kernels: KernelChoice) -> None:
         """Take over the kernels of attention and loss."""
         self.kernels = kernels
+        made_by = MASKED.get(kernels.attention)
+        self.masked_kernel_of = None if made_by is None else load(made_by, kind="kernel")
         for module in self.modules():
             if isinstance(module, Attention):
                 module.kernel = kernels.attention
@@ -183,11 +188,14 @@ class Decoder(Network):
             x = x if draw is None else draw.embedded(x)
         rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
         # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
-        context = mask = None
+        context: Context | None = None
+        mask: Mask | MaskedKernel | None = None
         if self.context_of is not None and places is not None:
             context = self.context_of(documents, places, x.dtype)
         elif cache is not None:
             mask = cache.mask()
+        elif self.masked_kernel_of is not None:
+            mask = self.masked_kernel_of(documents, first=0, keys=self.whole_tokens(tokens), device=tokens.device)
         elif documents is not None:
             mask = document_mask(documents, x.dtype)
         for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:

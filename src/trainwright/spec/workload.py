@@ -157,8 +157,11 @@ the frozen weights beside adapters alone."""
 ZeroStage = Literal[0, 1, 2, 3]
 ContextWay = Literal["gather", "ulysses"]
 
-AttentionKernel = Literal["auto", "math", "sdpa"]
-"""The whole matrix of scores, or torch's fused kernel; ``auto``: ``math`` for short sequences on a CPU."""
+AttentionKernel = Literal["auto", "math", "sdpa", "flex", "fa3"]
+"""The whole matrix of scores; torch's fused kernel, flex_attention, FlashAttention-3; ``auto``: ``math`` for short
+sequences on a CPU, else ``sdpa``."""
+MASKED_KERNELS: frozenset[AttentionKernel] = frozenset(("flex", "fa3"))
+"""Those that are told which tokens see which, and have no matrix of it."""
 UpdateKernel = Literal["fused", "foreach", "loop"]
 """AdamW in one kernel, or an operation at a time: each over all tensors, or all of them over each tensor."""
 LossChunk = int | Literal["auto", "whole"]
@@ -177,11 +180,11 @@ class KernelChoice:
     reduce: ReduceDtype = "fp32"
     pad_vocabulary: int = 1
     """Of the head's rows in products; those beyond the vocabulary are zeros, stored nowhere."""
+    cuda_graphs: bool = False
+    """Compiled code is launched as recorded graphs."""
 
 
 DEFAULT_KERNELS = KernelChoice()
-STAGE_WASTE = 0.08
-"""Of the layers: what the slowest pipeline stages may have more than their share before another count is better."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -374,16 +377,6 @@ class ParallelPlan:
         if cluster.devices % others:
             return f": tp x pp x cp = {others} does not divide them, nearest {_divisors_near(cluster.devices, others)}"
         return f": with dp_shard={cluster.devices // others} it is full" if self.dp_replicate == 1 else ""
-
-
-def stage_waste(layers: int, stages: int) -> float:
-    """Returns what the slowest of so many pipeline stages has more than its share, as a share of all layers.
-
-    Embedding and head may stand for a layer each, as in Llama 3 405B (arXiv 2407.21783, section 3.3.2).
-    """
-    if (layers + 2) % stages == 0:
-        return 0.0
-    return math.ceil(layers / stages) * stages / layers - 1
 
 
 def _divisors_near(size: int, wanted: int) -> str:

@@ -6,10 +6,16 @@ evaluation alike.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import Tensor
 
+from fixtures import flash_attn_interface
+from fixtures.flex import flex_on_processor
 from fixtures.tiny_models import spec
 from trainwright.model.build import build_network
 from trainwright.model.losses import IGNORE
@@ -29,9 +35,11 @@ def family(request) -> str:
     return request.param
 
 
-@pytest.fixture(params=["math", "sdpa", "auto"])
-def kernel(request) -> str:
-    return request.param
+@pytest.fixture(params=["math", "sdpa", "auto", "flex", "fa3"])
+def kernel(request, monkeypatch) -> Iterator[str]:
+    monkeypatch.setitem(sys.modules, "flash_attn_interface", flash_attn_interface)
+    with flex_on_processor() if request.param == "flex" else nullcontext():
+        yield request.param
 
 
 def network_of(family: str, kernel: str, dtype: torch.dtype = torch.float32) -> Network:

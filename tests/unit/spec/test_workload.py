@@ -9,7 +9,7 @@ import pytest
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.model import Experts
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.workload import ParallelPlan, Workload, recomputed_blocks, stage_waste
+from trainwright.spec.workload import ParallelPlan, Workload, recomputed_blocks
 
 MODEL = ModelSection(layers=4, width=64, heads=4, context_tokens=128).spec(vocabulary=100)
 WORK = Workload(sequence_tokens=128, batch_tokens=1024, steps=10, precision="fp32", optimizer="adamw")
@@ -75,13 +75,6 @@ def test_tokens_are_divided_with_sequence_parallelism_alone() -> None:
     (reason,) = ParallelPlan(tp=4).problems(MODEL, work, cluster(4))
     assert reason.startswith("sequence_parallel divides 126 tokens over tp=4, which does not: nearest 3 or 6")
     assert ParallelPlan(tp=4, sequence_parallel=False).problems(MODEL, work, cluster(4)) == ()
-
-
-def test_stages_need_not_divide_the_layers_but_then_the_slowest_has_more_than_its_share() -> None:
-    assert stage_waste(64, 8) == 0
-    assert stage_waste(126, 16) == 0  # embedding and head stand for a layer each
-    assert stage_waste(61, 16) == pytest.approx(3 / 61)  # most have 4 layers, and 16 times 4 is 64
-    assert stage_waste(32, 20) == pytest.approx(8 / 32)
 
 
 def test_more_ranks_than_key_heads_keep_copies_and_embedding_and_head_may_count_as_layers() -> None:

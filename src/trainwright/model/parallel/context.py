@@ -6,8 +6,8 @@ Shape legend: ``ranks`` (of the axis ``cp``), ``batch``, ``heads``, ``kv_heads``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from trainwright.core.errors import RecipeError
-from trainwright.model.attention import Context, Keys, Mask, Queries, attend, document_mask
+from trainwright.model.attention import Context, Keys, Mask, MaskedKernel, Queries, attend, document_mask
 from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
 from trainwright.runtime.mesh import Mesh
@@ -35,12 +35,16 @@ _REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_ten
 
 @dataclass(frozen=True, kw_only=True)
 class Division:
-    """How sequences are divided: the way, the ranks that share them, and which of them this one is."""
+    """How sequences are divided: the way, the ranks that share them, and which of them this one is.
+
+    ``kernel_of`` makes what stands for a mask, where the network's kernel takes none.
+    """
 
     way: ContextWay
     group: ProcessGroup
     rank: int
     ranks: int
+    kernel_of: Callable[..., MaskedKernel] | None = None
 
     def places(self, tokens: int, device: torch.device) -> Int[Tensor, " seq"]:
         """Returns where this rank's tokens stand in a sequence of so many."""
@@ -60,13 +64,25 @@ class Division:
         """
         tokens = len(places) * self.ranks
         if self.way == "gather":
-            return GatheredKeys(
-                group=self.group,
-                parts=[_Stretch(part, documents, dtype, places.device) for part in self.parts(tokens)],
-            ).attend
+            device = places.device
+            parts = [_Stretch(part, self.seen(documents, part, dtype, device), device) for part in self.parts(tokens)]
+            return GatheredKeys(group=self.group, parts=parts).attend
+        mask = self.seen(documents, range(tokens), dtype, places.device)
         places = torch.arange(tokens, device=places.device)
-        mask = None if documents is None else document_mask(documents, dtype)
         return ExchangedHeads(group=self.group, rank=self.rank, places=places, mask=mask).attend
+
+    def seen(
+        self, documents: Documents | None, part: range, dtype: torch.dtype, device: torch.device
+    ) -> Mask | MaskedKernel | None:
+        """Returns what the queries of a stretch see of the keys up to the last of them."""
+        known = None if documents is None else documents[:, : part.stop]
+        if self.kernel_of is not None:
+            return self.kernel_of(known, first=part.start, keys=part.stop, device=device)
+        # Of queries from the front without documents plain causality says it.
+        if known is None and part.start == 0:
+            return None
+        one = torch.zeros(1, part.stop, dtype=torch.long, device=device) if known is None else known
+        return document_mask(one, dtype, first=part.start)
 
 
 def stretches(way: ContextWay, tokens: int, *, rank: int, ranks: int) -> list[range]:
@@ -86,17 +102,9 @@ def stretches(way: ContextWay, tokens: int, *, rank: int, ranks: int) -> list[ra
 class _Stretch:
     """Neighbouring queries: where they stand, and what they see of the keys up to the last of them."""
 
-    def __init__(self, part: range, documents: Documents | None, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, part: range, mask: Mask | MaskedKernel | None, device: torch.device) -> None:
         self.places = torch.arange(part.start, part.stop, device=device)
-        self.stop = part.stop
-        known = (
-            torch.zeros(1, part.stop, dtype=torch.long, device=device)
-            if documents is None
-            else documents[:, : part.stop]
-        )
-        # Of queries from the front without documents plain causality says it.
-        plain = documents is None and part.start == 0
-        self.mask = None if plain else document_mask(known, dtype, first=part.start)
+        self.stop, self.mask = part.stop, mask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +142,7 @@ class ExchangedHeads:
     group: ProcessGroup
     rank: int
     places: Int[Tensor, " whole"]
-    mask: Mask | None
+    mask: Mask | MaskedKernel | None
 
     def attend(
         self, query: Queries, key: Keys, value: Keys, kernel: AttentionKernel, *, draw: Draw | None, layer: int
@@ -216,4 +224,4 @@ def divide(network: Network, mesh: Mesh) -> None:
             expected=f"a {Decoder.__name__}",
             fix="set cp=1",
         )
-    network.context_of = division_of(mesh).context
+    network.context_of = replace(division_of(mesh), kernel_of=network.masked_kernel_of).context

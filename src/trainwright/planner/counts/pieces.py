@@ -12,6 +12,8 @@ cache."""
 LOGITS_CHUNK_MIN_TOKENS = 512
 """Each chunk adds to the whole gradient of the head, so chunks must not be small where the head is large: on GPT-2's
 head of 50,257 x 768, 1,024 tokens took 862 ms in chunks of 64, 320 ms in chunks of 512 (``benchmarks/kernels.py``)."""
+FLEX_BLOCK_TOKENS = 128
+"""Queries, and keys, of a block of scores that flex_attention computes or passes over (``model.kernels.flex``)."""
 STACK_ELEMENTS = 1 << 24
 """Muon stacks matrices of one shape up to so many elements (``model.muon``), which bounds what an update holds beside
 the gradients."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.planner.counts.parameters import block_matrix_parameters
-from trainwright.planner.counts.pieces import loss_rows, makes_scores, padded_rows
+from trainwright.planner.counts.pieces import FLEX_BLOCK_TOKENS, loss_rows, makes_scores, padded_rows
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, ContextWay, KernelChoice, Recompute
+from trainwright.spec.workload import DEFAULT_KERNELS, MASKED_KERNELS, ContextWay, KernelChoice, Recompute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +117,8 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = 
     masked = batch.document_masking or batch.gathers
     keeps_mask = masked and (recompute != "none" or not _makes_scores(model, batch))
     mask = _mask_bytes(batch) if keeps_mask else 0
+    if batch.kernels.attention in MASKED_KERNELS:
+        mask = _block_mask_bytes(batch) if batch.kernels.attention == "flex" else 0
     # Dropout's masks are made again, from keys of the sequences and their tokens' places.
     keys = 8 * (batch.sequences + batch.sequence_tokens) if model.dropout else 0
     absent = tokens if batch.tp > 1 else 0  # which tokens other ranks look up
@@ -128,6 +130,21 @@ def _mask_bytes(batch: MicroBatch) -> int:
     queries = batch.sequence_tokens // (batch.cp if batch.gathers else 1)
     rows = queries * (batch.sequences if batch.document_masking else 1)
     return int(rows * batch.sequence_tokens * batch.seen) * batch.element_bytes
+
+
+def _block_mask_bytes(batch: MicroBatch) -> int:
+    """Returns the bytes of flex_attention's lists of blocks, by queries and by keys, and of the documents' numbers.
+
+    Four lists of all blocks of scores, those that are seen in part and in whole, with how many there are in each row.
+    FlashAttention-3 has a few bytes for each document in their place, which count for nothing.
+    """
+    sequences, tokens = batch.sequences if batch.document_masking else 1, batch.sequence_tokens
+    size = tokens // (2 * batch.cp) if batch.gathers else tokens
+    # Of the stretches of the rank whose keys are most: its first ends at the first of them, its last at the end.
+    parts = [(size, size), (size, tokens)] if batch.gathers else [(tokens, tokens)]
+    blocks = [(-(-queries // FLEX_BLOCK_TOKENS), -(-keys // FLEX_BLOCK_TOKENS)) for queries, keys in parts]
+    lists = sum(4 * (4 * rows * columns + 2 * (rows + columns)) for rows, columns in blocks)
+    return sequences * (lists + (8 * tokens if batch.document_masking else 0))
 
 
 def _makes_scores(model: ModelSpec, batch: MicroBatch) -> bool:
@@ -180,7 +197,8 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
         return (2 * batch.tokens * queries + int(2 * repeated * queries) + scores) * batch.element_bytes
     # The fused kernel lays its result out as the queries are: rotated ones are contiguous by head, so that the way back
     # to rows of the width is a copy.
-    results = 2 if batch.cp > 1 or (model.positions == "rope" and batch.device_kind == "cpu") else 1
+    as_queries = batch.device_kind == "cpu" or batch.kernels.attention == "flex"
+    results = 2 if batch.cp > 1 or (model.positions == "rope" and as_queries) else 1
     if batch.cp > 1 and not batch.gathers:
         keys = max(model.kv_heads, batch.cp) * model.head_size  # key heads that are fewer than the ranks are repeated
     gathered = 2 * (whole if batch.gathers else batch.tokens) * keys

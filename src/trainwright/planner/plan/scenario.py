@@ -19,6 +19,7 @@ from trainwright.planner.cost.assumptions import of_device, of_price
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.planner.counts.parallel.stages import STAGE_WASTE, stage_waste
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.plan.question import Question, filled, stretched, trained
 from trainwright.planner.plan.sizes import AS_ASKED, passes_of, workload_of
@@ -30,7 +31,7 @@ from trainwright.planner.search.layouts import Refuses
 from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
 from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import STAGE_WASTE, Recompute, Workload, stage_waste
+from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, Recompute, Workload
 
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
     from trainwright.planner.plan.machine import Here
@@ -93,7 +94,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     here = question.here if names_here(question.on) else None
     with about("stack"):
         software = stack(question.stack)
-    assumptions = list(of_unmeasured(question.unmeasured, question.optimizer))
+    assumptions = [*of_unmeasured(question.unmeasured, question.optimizer), *of_kernels(question.kernels)]
     said = question.activation_offload
     question, usual = as_usual(question, software, machines, assumptions.append, placed=placed)
     workload = workload_of(question, machines, software, assumptions)
@@ -139,6 +140,18 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
         unmeasured=question.unmeasured,
         priors=None if here is None else machine_priors(here.source.spread(run)),
     )
+
+
+def of_kernels(kernels: KernelChoice) -> tuple[Assumption, ...]:
+    """Returns what is counted in place of kernels that were never run on hardware."""
+    source, found = "never run on hardware: make gpu", []
+    if kernels.attention in MASKED_KERNELS:
+        name = f"speed of attention={kernels.attention}"
+        found.append(Assumption(name, "as sdpa", "", "default", source, key="attention_kernel"))
+    if kernels.cuda_graphs:
+        name = "speed and memory with CUDA graphs"
+        found.append(Assumption(name, "as without", "", "default", source, key="cuda_graphs"))
+    return tuple(found)
 
 
 def _refuse_problems(workload: Workload, question: Question) -> None:

@@ -26,13 +26,14 @@ from trainwright.planner.counts.layouts import (
     Layouts,
     Numbers,
 )
+from trainwright.planner.counts.parallel.stages import STAGE_WASTE, stage_waste
 from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import STAGE_WASTE, Offload, ParallelPlan, Recompute, Schedule, Workload, stage_waste
+from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule, Workload
 
 MICRO_BATCH_TOKENS = 32_768
 """Tokens of a micro batch on a device beyond which its matrix products gain nothing: their rows fill every wave."""

@@ -6,7 +6,17 @@ from pydantic import Field
 
 from trainwright.spec.sections.base import Positive, Section
 
-TechniqueName = Literal["micro-batch", "bf16", "compile", "attention", "fused-update", "chunked-loss", "recompute"]
+TechniqueName = Literal[
+    "micro-batch",
+    "bf16",
+    "compile",
+    "attention",
+    "document-attention",
+    "cuda-graphs",
+    "fused-update",
+    "chunked-loss",
+    "recompute",
+]
 
 
 class OptimizeSection(Section):

@@ -152,7 +152,9 @@ class TrainExec(Section):
         8, ge=1, le=256, description="how often torch.compile compiles one function, for other shapes and blocks"
     )
     attention: AttentionKernel = Field(
-        "auto", description="math: whole scores; sdpa: torch's fused kernel; auto: math for short sequences on a CPU"
+        "auto",
+        description="math: whole scores; sdpa: torch's fused kernel; flex: flex_attention; fa3: FlashAttention-3 "
+        "(Hopper); auto: math for short sequences on a CPU, else sdpa",
     )
     update: UpdateKernel = Field(
         "fused", description="AdamW in one kernel, or op by op: over all tensors (foreach), or tensor by tensor (loop)"
@@ -168,6 +170,9 @@ class TrainExec(Section):
         ge=1,
         le=1024,
         description="multiple that the head's rows are filled up to in its products; 1: none",
+    )
+    cuda_graphs: bool = Field(
+        False, description="launch compiled code as CUDA graphs: one launch for many kernels; of one device alone"
     )
     threads: Workers | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
     device: DeviceChoice = Field("auto", description="where to train; auto: the accelerator that torch sees, if any")
@@ -220,7 +225,7 @@ class TrainExec(Section):
     @property
     def kernels(self) -> KernelChoice:
         """Returns the implementations that are asked for."""
-        names = ("attention", "update", "loss_chunk_tokens", "reduce", "pad_vocabulary")
+        names = ("attention", "update", "loss_chunk_tokens", "reduce", "pad_vocabulary", "cuda_graphs")
         return KernelChoice(**{name: getattr(self, name) for name in names})
 
     def is_deterministic(self, device_kind: DeviceKind) -> bool:

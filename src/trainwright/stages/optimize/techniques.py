@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainwright.hardware.machine.facts import MachineFacts
+from trainwright.model.kernels.refusals import FLEX_KINDS, GRAPH_KINDS
 from trainwright.planner.counts.pieces import loss_rows
 from trainwright.spec.convnet import transformer
 from trainwright.spec.plan import Plan
@@ -79,7 +80,8 @@ def _micro_batch(situation: Situation) -> Changes | str:
 def naive(asked: Recipe) -> Changes:
     """Returns the changes that everybody begins with; a precision that is no rung stays as it was asked for."""
     stays = asked.train.precision not in ("auto", "fp32", "bf16")
-    return {key: value for key, value in NAIVE.items() if not (stays and key == "train.precision")}
+    begun = {key: value for key, value in NAIVE.items() if not (stays and key == "train.precision")}
+    return begun | ({"train.exec.cuda_graphs": False} if asked.train.exec.cuda_graphs else {})
 
 
 def _bf16(situation: Situation) -> Changes | str:
@@ -95,6 +97,24 @@ def _compile(situation: Situation) -> Changes | str:
     if not situation.facts.python_headers:
         return "Python's C headers are not on this machine"
     return {"train.exec.compile": True}
+
+
+def _flex(situation: Situation) -> Changes | str:
+    device = situation.plan.cluster.device
+    if not situation.recipe.train.document_masking:
+        return "documents are not masked: there is nothing to pass over"
+    if device.kind not in FLEX_KINDS:
+        return f"torch computes no gradients of it on {device.name} ({device.kind})"
+    return {"train.exec.attention": "flex"}
+
+
+def _cuda_graphs(situation: Situation) -> Changes | str:
+    plan = situation.plan
+    if plan.cluster.device.kind not in GRAPH_KINDS:
+        return f"{plan.cluster.device.name} ({plan.cluster.device.kind}) launches none"
+    if not plan.parallel.compile:
+        return "they are made of compiled code, and nothing is compiled so far"
+    return {"train.exec.cuda_graphs": True}
 
 
 def _loss(situation: Situation) -> Changes | str:
@@ -129,6 +149,16 @@ TECHNIQUES: Mapping[TechniqueName, Technique] = {
         why="torch's fused kernel: the matrix of scores is never written to memory",
         tolerance=1e-2,
         changes=lambda situation: {"train.exec.attention": "sdpa"},
+    ),
+    "document-attention": Technique(
+        why="flex_attention: blocks of scores that documents hide from each other are passed over",
+        tolerance=1e-2,
+        changes=_flex,
+    ),
+    "cuda-graphs": Technique(
+        why="compiled code is recorded once: the host launches a graph in place of each kernel",
+        tolerance=1e-3,
+        changes=_cuda_graphs,
     ),
     "fused-update": Technique(
         why="AdamW in one kernel: 28 bytes move for each parameter in place of 80",

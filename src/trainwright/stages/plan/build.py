@@ -30,17 +30,27 @@ from trainwright.planner.plan.machine import (
     range_of,
 )
 from trainwright.planner.plan.rental import rental
-from trainwright.planner.plan.scenario import Scenario
+from trainwright.planner.plan.scenario import Scenario, of_kernels
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.planner.search.layouts import Refuses
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.plan import INTERVAL, Assumption, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
+from trainwright.spec.plan import (
+    INTERVAL,
+    Assumption,
+    Estimate,
+    Interval,
+    Plan,
+    Rejected,
+    Rental,
+    of_unmeasured,
+)
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Workload
 from trainwright.stages.plan.fit_memory import fitted, within
 from trainwright.stages.plan.host_memory import with_bus
+from trainwright.stages.plan.kernels import executable
 from trainwright.stages.plan.precision import at_precision
 from trainwright.stages.plan.ranks import here_for, kept, layout_of
 
@@ -63,7 +73,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
 
     Raises:
         RecipeError: an impossible workload, an unknown device to price, or a length that depends on the dataset.
-        MachineError: CUDA is asked for and not there.
+        MachineError: CUDA is asked for and not there, or the package of a kernel.
     """
     rented = [catalogue_device(name, where="plan.rent_on") for name in recipe.plan.rent_on]
     model = recipe.model_spec(vocabulary=facts.vocabulary)
@@ -87,6 +97,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
             *here.assumptions(run, compiled=compiled),
             *dataset_assumptions(recipe, facts),
             *of_unmeasured(recipe.unmeasured, workload.optimizer),
+            *of_kernels(how.kernels),
         ),
         references=learnt.references,
         references_from=learnt.text,
@@ -103,7 +114,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     prices, length = price_list(), deviation(recipe, facts)
     deterministic = how.is_deterministic(here.cluster.device.kind)
     return replace(
-        plan,
+        executable(plan, how.kernels),
         parallel=replace(plan.parallel, threads=here.threads, deterministic=deterministic),
         estimate=_with_range(plan.estimate, learnt=bool(learnt.references), length=length),
         rentals=tuple(_rental_with_range(rental(model, workload, device, prices), length) for device in rented),

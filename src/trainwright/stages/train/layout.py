@@ -12,7 +12,7 @@ from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.workload import MomentDtype, ParallelPlan, Recompute, Workload
+from trainwright.spec.workload import MASKED_KERNELS, MomentDtype, ParallelPlan, Recompute, Workload
 
 COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
@@ -30,6 +30,7 @@ ALSO: Mapping[str, tuple[object, ...]] = {"offload": ("optimizer",)}
 """Values that are executed too."""
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 OF_FLOAT8 = "trainwright.model.precision.refusals:refusals"
+OF_KERNELS = "trainwright.model.kernels.refusals:refusals"
 
 
 def refusals(
@@ -93,6 +94,9 @@ def check_executable(plan: Plan, recipe: Recipe) -> None:
         seen, lacks = device.name, work.precision
         raise RecipeError("the plan's device has no {precision}", where="plan", seen=seen, precision=lacks)
     reasons = refuses(recipe, model, work)(plan.parallel, work.recompute)
+    kernels = recipe.train.exec.kernels
+    if kernels.attention in MASKED_KERNELS or kernels.cuda_graphs:
+        reasons += tuple(each.reason for each in load(OF_KERNELS, kind="kernel")(plan, kernels))
     if reasons:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(reasons))
 

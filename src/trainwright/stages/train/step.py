@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
+from trainwright.core.registry import load
 from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Batch, Task
@@ -22,6 +23,8 @@ from trainwright.stages.train.optimizer import Optimizers, clip
 if TYPE_CHECKING:
     from trainwright.model.precision.loss_scale import LossScale
     from trainwright.runtime.faults.gate import Gate
+
+GRAPHS = "trainwright.model.kernels.graphs:CudaGraphs"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,9 +70,12 @@ class TrainingStep:
         self.clip_norm = clip_norm
         self.gate: Gate | None = None
         self.scale: LossScale | None = None
+        recorded = compiled and network.kernels.cuda_graphs
+        self.graphs: Any = load(GRAPHS, kind="device")(self.parameters) if recorded else None
+        how = {} if self.graphs is None else {"options": self.graphs.options}
         # A compiled module stands for the network: calls are compiled, everything else is passed on to it.
         self.network = (
-            cast("Network", torch.compile(network, backend=compiler(self.device.type))) if compiled else network
+            cast("Network", torch.compile(network, backend=compiler(self.device.type), **how)) if compiled else network
         )
 
     def __call__(self, batch: Batch, share: float) -> Update:
@@ -130,6 +136,8 @@ class TrainingStep:
         with self.clock.phase("preprocess"):
             inputs = self.inputs(micro)
         with self.clock.phase("forward"):
+            if self.graphs is not None:
+                self.graphs.begin()
             with self.network.keeping():
                 hidden = self.task.hidden(self.network, inputs)
             return self.task.loss(self.network, hidden, inputs)

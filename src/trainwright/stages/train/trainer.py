@@ -164,7 +164,7 @@ class Trainer:
             events.message(f"resuming from step {self.resumed_from} of {settings.steps}")
         self.clock.start()
         self.world.follow(lambda: (self.progress.step, *self.clock.running))
-        with self.world.counted(self.network, self.clock, compiled=settings.compiled), self._budget(events):
+        with self.world.counted(self.network, self.clock, compiled=self._compiles), self._budget(events):
             logits_bytes, activation_bytes = self._rehearse()
             with StopRequest() as stop, collected_by_hand() as collect:
                 validation = self._loop(metrics, stop, events, collect, limit)
@@ -177,9 +177,14 @@ class Trainer:
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
         return self._summary(validation, memory, flops_per_token)
 
+    @property
+    def _compiles(self) -> bool:
+        """Whether anything is compiled: the network, or its attention alone."""
+        return self.settings.compiled or self.network.kernels.attention == "flex"
+
     def _budget(self, events: Events) -> AbstractContextManager[None]:
         """Returns a context that limits how often code is compiled."""
-        if not self.settings.compiled:
+        if not self._compiles:
             return nullcontext()
         limited: AbstractContextManager[None] = load(BUDGET, kind="compiler")(
             self.recipe.train.exec.recompile_limit, events, self.progress.step

@@ -59,6 +59,19 @@ def test_a_network_hears_which_ranks_have_its_other_tokens(rank_one_of_two) -> N
         assert isinstance(network.context_of(None, places, torch.float32).__self__, made)
 
 
+@pytest.mark.parametrize("way", ["gather", "ulysses"])
+def test_a_kernel_that_is_told_what_tokens_see_is_told_it_of_each_stretch(rank_one_of_two, way) -> None:
+    told = []
+    network = decoder()
+    network.masked_kernel_of = lambda documents, **where: told.append(
+        (documents.shape[1], where["first"], where["keys"])
+    )
+    divide(network, mesh_of(ParallelPlan(cp=2, context=way), "cpu"))
+    places = division_of(mesh_of(ParallelPlan(cp=2, context=way), "cpu")).places(8, torch.device("cpu"))
+    network.context_of(torch.zeros(3, 8, dtype=torch.long), places, torch.float32)
+    assert told == ([(4, 2, 4), (6, 4, 6)] if way == "gather" else [(8, 0, 8)])
+
+
 def test_without_places_a_divided_network_is_a_whole_one(rank_one_of_two) -> None:
     """Evaluation reads whole sequences on every rank, and exchanges nothing."""
     tokens = torch.arange(12).view(2, 6)

@@ -115,7 +115,7 @@ def test_what_helps_is_kept_and_the_next_technique_builds_on_it(climb, lab, make
     assert "one chunk" in by_name["chunked-loss"].reason and by_name["chunked-loss"].before is None
     last = by_name["recompute"]
     assert last.before.median_s == pytest.approx(8.0 / 3.75, rel=1e-2), "measured on all that was kept"
-    assert len(lab.calls) == 3 * 6 and len(said) == 7
+    assert len(lab.calls) == 3 * 6 and len(said) == 9
     assert said[1].startswith("bf16: 2.00x (") and "predicted" in said[1] and ": kept: forward" in said[1]
 
 

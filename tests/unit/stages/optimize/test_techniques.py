@@ -48,6 +48,9 @@ def test_every_technique_changes_the_naive_configuration_into_a_recipe(situation
     for name, technique in TECHNIQUES.items():
         here = situation({"train.exec.micro_batch": 32} if name == "chunked-loss" else None, batch_tokens=32 * 32)
         changes = technique.changes(here)
+        if name in ("document-attention", "cuda-graphs"):
+            assert isinstance(changes, str), "of accelerators alone"
+            continue
         if name == "chunked-loss":
             assert isinstance(changes, dict) == (LOGITS_CHUNK_MIN_TOKENS * 16 < 32 * 32)
             continue
@@ -99,3 +102,31 @@ def test_recomputation_is_tried_the_other_way_round_where_the_recipe_has_it(situ
     try_it = TECHNIQUES["recompute"].changes
     assert try_it(situation()) == {"train.recompute": "full"}
     assert try_it(situation(recompute="full")) == {"train.recompute": "none"}
+
+
+def on(here, kind: str, **parallel):
+    """The situation as if on another kind of device."""
+    node = here.plan.cluster.node
+    cluster = replace(here.plan.cluster, node=replace(node, device=replace(node.device, kind=kind)))
+    return replace(here, plan=replace(here.plan, cluster=cluster, parallel=replace(here.plan.parallel, **parallel)))
+
+
+def test_graphs_are_tried_of_compiled_code_on_cuda_alone(situation) -> None:
+    try_it = TECHNIQUES["cuda-graphs"].changes
+    assert try_it(situation()).endswith("launches none")
+    assert try_it(on(situation(), "rocm", compile=True)).endswith("launches none")
+    assert "nothing is compiled" in try_it(on(situation(), "cuda", compile=False))
+    assert try_it(on(situation(), "cuda", compile=True)) == {"train.exec.cuda_graphs": True}
+
+
+def test_documents_are_passed_over_where_they_are_masked_and_torch_has_the_gradients(situation) -> None:
+    try_it = TECHNIQUES["document-attention"].changes
+    assert "not masked" in try_it(on(situation(), "cuda"))
+    assert "no gradients" in try_it(situation(document_masking=True))
+    assert try_it(on(situation(document_masking=True), "cuda")) == {"train.exec.attention": "flex"}
+
+
+def test_a_ladder_begins_without_the_graphs_that_the_recipe_has(make_recipe) -> None:
+    asked = make_recipe(exec={"cuda_graphs": True, "compile": True})
+    assert naive(asked) == NAIVE | {"train.exec.cuda_graphs": False}
+    assert with_changes(asked, naive(asked)).train.exec.cuda_graphs is False

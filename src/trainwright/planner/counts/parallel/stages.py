@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
 from trainwright.spec.model import ModelSpec
+
+STAGE_WASTE = 0.08
+"""Of the layers: what the slowest pipeline stages may have more than their share before another count is better."""
 
 
 def stage_blocks(model: ModelSpec, stages: int) -> tuple[range, ...]:
@@ -39,3 +44,13 @@ def costs(model: ModelSpec) -> tuple[float, float]:
     each = {matrix: matrix.rows * matrix.layers * matrix.elements for matrix in matrices(model)}
     blocks = sum(cost for matrix, cost in each.items() if matrix.part in BLOCK_PARTS)
     return blocks / model.blocks, float(sum(cost for matrix, cost in each.items() if matrix.part == "head"))
+
+
+def stage_waste(layers: int, stages: int) -> float:
+    """Returns what the slowest of so many pipeline stages has more than its share, as a share of all layers.
+
+    Embedding and head may stand for a layer each, as in Llama 3 405B (arXiv 2407.21783, section 3.3.2).
+    """
+    if (layers + 2) % stages == 0:
+        return 0.0
+    return math.ceil(layers / stages) * stages / layers - 1

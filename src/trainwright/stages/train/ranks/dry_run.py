@@ -43,7 +43,7 @@ from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan, recomputed_blocks
+from trainwright.spec.workload import MASKED_KERNELS, ParallelPlan, recomputed_blocks
 from trainwright.stages.train.layout import check_executable
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.step import RankedStep
@@ -108,7 +108,11 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
         raise RecipeError(
             "a dry run makes batches of text alone", where="task.name", seen=recipe.task.name, expected="next-token"
         )
-    work = plan.workload
+    work, kernels = plan.workload, recipe.train.exec.kernels
+    notes: tuple[str, ...] = ()
+    if kernels.attention in MASKED_KERNELS:
+        notes += (f"attention by {kernels.attention} is counted as by sdpa, with a whole mask of documents",)
+        kernels = replace(kernels, attention="sdpa")
     for key, moves in (
         ("exec.layout.offload", parallel.offload != "none"),
         ("activation_offload", work.activation_offload),
@@ -125,11 +129,9 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
         workload=replace(work, batch_tokens=sequences * work.sequence_tokens),
         cluster=plan.cluster,
         stack=read_stack(OURS),
-        kernels=recipe.train.exec.kernels,
+        kernels=kernels,
     )
-    notes: tuple[str, ...] = (
-        ("blocks are counted as they run before they are compiled",) if plan.parallel.compile else ()
-    )
+    notes += ("blocks are counted as they run before they are compiled",) if plan.parallel.compile else ()
     notes += ("every data-parallel rank is counted with the same sequences",) if plan.parallel.shares else ()
     notes += ("products in float8 are counted as bf16's",) if work.precision == "fp8" else ()
     return DryRun(
@@ -201,7 +203,7 @@ def _step(
             dtype=DTYPES[work.precision],
             recompute=work.recompute,
             recomputed=recomputed_blocks(work.recompute_budget, model.layers) if work.recompute_budget else None,
-            kernels=recipe.train.exec.kernels,
+            kernels=run.kernels,
         )
         whole = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
         world.share(network, compiled=False)

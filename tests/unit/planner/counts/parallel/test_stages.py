@@ -9,7 +9,7 @@ import pytest
 from fixtures.tiny_models import spec
 from trainwright.hardware.catalogue.models import model
 from trainwright.planner.counts.flops import count_flops
-from trainwright.planner.counts.parallel.stages import costs, stage_blocks
+from trainwright.planner.counts.parallel.stages import costs, stage_blocks, stage_waste
 
 
 def slowest(sizes: tuple[int, ...], block: float, head: float) -> float:
@@ -51,3 +51,10 @@ def test_costs_are_those_of_the_counted_operations() -> None:
 def test_the_head_of_gpt2_stands_for_five_blocks() -> None:
     assert [len(part) for part in stage_blocks(model("gpt2"), 2)] == [9, 3]
     assert [len(part) for part in stage_blocks(model("llama-3-8b"), 4)] == [8, 9, 9, 6]
+
+
+def test_stages_need_not_divide_the_layers_but_then_the_slowest_has_more_than_its_share() -> None:
+    assert stage_waste(64, 8) == 0
+    assert stage_waste(126, 16) == 0  # embedding and head stand for a layer each
+    assert stage_waste(61, 16) == pytest.approx(3 / 61)  # most have 4 layers, and 16 times 4 is 64
+    assert stage_waste(32, 20) == pytest.approx(8 / 32)

@@ -249,3 +249,17 @@ def test_what_waits_in_host_memory_is_not_counted() -> None:
     updated = replace(plan, parallel=replace(plan.parallel, offload="optimizer"))
     with pytest.raises(RecipeError, match=r"train\.exec\.layout\.offload: a dry run moves nothing to host memory"):
         dry_run(recipe, updated)
+
+
+def test_kernels_that_no_processor_has_are_counted_as_the_fused_one() -> None:
+    recipe, plan = planned({"tp": 2}, document_masking=True)
+    exec_ = recipe.train.exec.model_copy(update={"attention": "flex"})
+    asked = recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": exec_})})
+    node = plan.cluster.node
+    rented = replace(plan.cluster, node=replace(node, device=replace(node.device, kind="cuda")))
+    run = dry_run(asked, replace(plan, cluster=rented))
+    assert any(note.startswith("attention by flex is counted as by sdpa") for note in run.notes)
+    exec_ = recipe.train.exec.model_copy(update={"attention": "sdpa"})
+    plain = recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": exec_})})
+    other = dry_run(plain, replace(plan, cluster=rented))
+    assert run.ranks[0].memory == other.ranks[0].memory
