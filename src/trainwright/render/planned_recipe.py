@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainwright.core.errors import TrainwrightError
+from trainwright.render.trained_here import is_run_here
 from trainwright.spec.model import FAMILIES, ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
@@ -82,10 +83,7 @@ def _model_keys(model: ModelSpec) -> dict[str, Any] | None:
 def _train_keys(plan: Plan) -> dict[str, Any] | None:
     """Returns keys of the train section by name; None where the trainer does something of the plan otherwise."""
     work, parallel = plan.workload, plan.parallel
-    plain = work.adapter is None and work.example_tokens is None and work.states == "fp32"
-    if not plain or work.update_in_backward or work.paged_moments or parallel.offload not in ("none", "optimizer"):
-        return None
-    if work.optimizer not in ("adamw", "muon"):
+    if not is_run_here(plan):
         return None
     keys: dict[str, Any] = {
         "train.sequence_tokens": work.sequence_tokens,

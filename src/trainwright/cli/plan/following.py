@@ -105,8 +105,9 @@ def _name(args: argparse.Namespace) -> str:
 def _recipe_line(args: argparse.Namespace, plan: Plan) -> str:
     """Returns the command that writes a recipe of the plan, where one says it."""
     from trainwright.pipeline.question_fields import QUESTION
+    from trainwright.render.trained_here import is_trained_here
 
-    if _recipe_text(args, plan) is None:
+    if args.method is not None or args.task is not None or not is_trained_here(plan):
         return ""
     line = command_line(args, "plan", QUESTION, {"on": args.on})
     return f"{line} --write-recipe {shlex.quote(f'{_name(args)}.yaml')}"
