@@ -228,7 +228,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         _stage(
             "optimize",
-            version=2,
+            version=3,
             usual=False,
             check="trainwright.stages.train.check:problems",
             identity=optimize_identity,
