@@ -7,11 +7,11 @@ is what anybody can write by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainwright.hardware.machine.facts import MachineFacts
-from trainwright.model.kernels.refusals import FLEX_KINDS, GRAPH_KINDS
+from trainwright.model.kernels.refusals import refusals
 from trainwright.planner.counts.pieces import loss_rows
 from trainwright.spec.convnet import transformer
 from trainwright.spec.plan import Plan
@@ -100,21 +100,19 @@ def _compile(situation: Situation) -> Changes | str:
 
 
 def _flex(situation: Situation) -> Changes | str:
-    device = situation.plan.cluster.device
     if not situation.recipe.train.document_masking:
         return "documents are not masked: there is nothing to pass over"
-    if device.kind not in FLEX_KINDS:
-        return f"torch computes no gradients of it on {device.name} ({device.kind})"
-    return {"train.exec.attention": "flex"}
+    return _refused(situation, attention="flex") or {"train.exec.attention": "flex"}
 
 
 def _cuda_graphs(situation: Situation) -> Changes | str:
-    plan = situation.plan
-    if plan.cluster.device.kind not in GRAPH_KINDS:
-        return f"{plan.cluster.device.name} ({plan.cluster.device.kind}) launches none"
-    if not plan.parallel.compile:
-        return "they are made of compiled code, and nothing is compiled so far"
-    return {"train.exec.cuda_graphs": True}
+    return _refused(situation, cuda_graphs=True) or {"train.exec.cuda_graphs": True}
+
+
+def _refused(situation: Situation, **kernels: Any) -> str:
+    """Returns why the plan so far cannot be carried out with other kernels; empty where it can."""
+    chosen = replace(situation.recipe.train.exec.kernels, **kernels)
+    return "; ".join(each.reason for each in refusals(situation.plan, chosen))
 
 
 def _loss(situation: Situation) -> Changes | str:

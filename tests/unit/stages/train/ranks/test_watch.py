@@ -90,43 +90,43 @@ def test_a_place_between_phases_is_that_of_its_step(watch, monkeypatch, phase, p
     assert f"ended by SIGKILL{place}; all ranks were ended" in str(watch.died(1, "by SIGKILL", None))
 
 
-def test_a_full_disk_is_named_and_no_rank(watch, monkeypatch) -> None:
-    def refuse(*_) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def on_a_full_disk(*_) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_bytes", refuse)
+
+@pytest.fixture
+def ended(watch, monkeypatch) -> list[int]:
+    """Ranks that the watch ended, of two that live and stand still."""
     monkeypatch.setattr(watch, "states", lambda: {0: state(alive=1e9), 1: state(alive=1e9)})
     monkeypatch.setattr("trainwright.stages.train.ranks.watch._runs", lambda pid: True)
-    ended: list[int] = []
-    monkeypatch.setattr("trainwright.stages.train.ranks.watch._end", ended.extend)
+    found: list[int] = []
+    monkeypatch.setattr("trainwright.stages.train.ranks.watch._end", found.extend)
+    return found
+
+
+def watched_until(watch, ended: list[int]) -> None:
     with watch.watching():
         deadline_s = time.monotonic() + 20
         while not ended and time.monotonic() < deadline_s:
             time.sleep(0.01)
+
+
+def test_a_full_disk_is_named_and_no_rank(watch, ended, monkeypatch) -> None:
+    monkeypatch.setattr(Path, "write_bytes", on_a_full_disk)
+    watched_until(watch, ended)
     assert isinstance(watch.fault, MachineError) and watch.fault.exit_code == 3
     assert str(watch.folder) in str(watch.fault) and "the disk is full" in str(watch.fault)
     assert ended == [0, 1]
 
 
-def test_who_hangs_is_named_and_ended_where_no_stacks_can_be_kept(watch, tmp_path, monkeypatch) -> None:
+def test_who_hangs_is_named_and_ended_where_no_stacks_can_be_kept(watch, ended, tmp_path, monkeypatch) -> None:
     """The training's disk is full, that of temporary files is not."""
-
-    def refuse(*_) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     stack = 'Current thread 0x2 (most recent call first):\n  File "/site/c10d.py", line 5 in all_reduce\n'
     for rank in range(2):
         stack_of(tmp_path, rank).write_text(stack)
-    monkeypatch.setattr("shutil.copyfile", refuse)
-    monkeypatch.setattr(watch, "states", lambda: {0: state(alive=1e9), 1: state(alive=1e9)})
-    monkeypatch.setattr("trainwright.stages.train.ranks.watch._runs", lambda pid: True)
+    monkeypatch.setattr("shutil.copyfile", on_a_full_disk)
     monkeypatch.setattr("trainwright.stages.train.ranks.watch._ask_for_stacks", lambda pid: None)
-    ended: list[int] = []
-    monkeypatch.setattr("trainwright.stages.train.ranks.watch._end", ended.extend)
-    with watch.watching():
-        deadline_s = time.monotonic() + 20
-        while not ended and time.monotonic() < deadline_s:
-            time.sleep(0.01)
+    watched_until(watch, ended)
     assert isinstance(watch.fault, RankFault)
     said = str(watch.fault)
     assert "all ranks were ended; their stacks were not kept: " in said and "No space left on device" in said
