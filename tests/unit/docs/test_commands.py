@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from trainwright.cli import main as cli
 from trainwright.cli.shell.surface import Surface, surfaces
 
 ROOT = Path(__file__).parents[3]
@@ -18,6 +19,7 @@ PAGES = [page for page in PAGES if "lab" not in page.parts]  # the log is dated:
 FENCE = re.compile(r"^```(?:bash|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(trainwright(?: [^`]*)?)`")
 OPTION = re.compile(r"`(--[a-z][a-z-]+)[^`]*`")
+CONSOLE = re.compile(r"^```console\n\$ trainwright ([^|\n]*?)(?: \| head -(\d+))?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 END_OF_COMMAND = {"|", "&&", "||", ";", ">", ">>", "<", "&", "2>"}
 EVERYWHERE = {"--help", "--version"}
 
@@ -86,6 +88,17 @@ def test_what_cannot_be_typed_is_named(text, why, commands):
     (words,) = command_lines(text)
     reason = problem(words, commands)
     assert (reason or "").startswith(why) if why else reason is None
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
+def test_what_a_console_shows_is_what_is_printed(page, capsys):
+    """Prices, networks and rates change with their tables: then the example is to be printed anew."""
+    shown = CONSOLE.findall((ROOT / page).read_text(encoding="utf-8"))
+    assert shown
+    for words, lines, text in shown:
+        assert cli.main(shlex.split(words)) == 0
+        printed = capsys.readouterr().out.splitlines()
+        assert text.splitlines() == printed[: int(lines) if lines else None]
 
 
 def test_there_is_much_to_check():
