@@ -4,7 +4,7 @@
 
 Runs the quickstart's network for a few seconds in a process of its own for each setting of GNU OpenMP's spinning,
 first alone, then beside as many busy processes as there are cores. Prints milliseconds a step. The command line uses
-``GOMP_SPINCOUNT=10000`` (``trainwright/core/openmp.py``).
+``GOMP_SPINCOUNT=10000`` (``trainwright/core/environment.py``).
 """
 
 from __future__ import annotations

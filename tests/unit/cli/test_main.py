@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
+import os
 import subprocess
 import sys
 
@@ -209,3 +211,20 @@ def test_a_working_directory_that_is_gone_is_one_line(fake, tmp_path, monkeypatc
 def test_a_name_longer_than_the_system_takes_is_one_line(capsys):
     assert main(["plan", "--model", "a" * 10_000, "--on", "8xh100-sxm"]) == 3
     assert "File name too long" in capsys.readouterr().err
+
+
+def test_a_process_that_answers_and_ends_looks_for_no_garbage_and_starts_no_threads(tmp_path):
+    program = (
+        "import gc, os, sys; sys.argv = ['trainwright', {command!r}, '--help']; from trainwright.cli.main import main; "
+        "main(); sys.exit(f'{{gc.isenabled()}} {{os.environ.get(\"OPENBLAS_NUM_THREADS\")}}')"
+    )
+    environ = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    for command, expected in (("plan", "False 1"), ("train", "True None")):
+        arguments = [sys.executable, "-c", program.format(command=command)]
+        done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False, env=environ)
+        assert done.stderr.strip() == expected
+
+
+def test_a_caller_keeps_its_garbage_collection(capsys):
+    assert main(["plan", "--help"]) == 0
+    assert gc.isenabled()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.core.autoload import DEVICE_FILES
+from trainwright.core.environment import DEVICE_FILES
 from trainwright.hardware.catalogue.accelerators import NEVER_RUN, accelerator, accelerators
 
 ROOT = Path(__file__).resolve().parents[4]
