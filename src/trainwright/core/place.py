@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 
 NODE_RANK, RENDEZVOUS = "TRAINWRIGHT_NODE_RANK", "TRAINWRIGHT_RENDEZVOUS"
 """Variables of ``--node-rank`` and ``--rendezvous``."""

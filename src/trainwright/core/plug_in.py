@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from trainwright.core.errors import MACHINE_ERRNOS, RecipeError, TrainwrightError, in_one_line
+from trainwright.core.frozen import dataclass
 from trainwright.core.registry import is_reference
 
 T = TypeVar("T")

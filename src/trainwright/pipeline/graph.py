@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from trainwright.artifact.store import Artifact, open_artifact
 from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.fingerprint import file_digest
+from trainwright.core.frozen import dataclass
 from trainwright.core.paths import local_path
 from trainwright.core.registry import is_reference, load
 from trainwright.core.source_digest import code_of, source_digest

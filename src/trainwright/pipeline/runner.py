@@ -7,7 +7,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from trainwright.artifact.workspace import Workspace
 from trainwright.core.at_fault import blaming_at_fault
 from trainwright.core.errors import DataError, MachineError, TrainwrightError
 from trainwright.core.fingerprint import fingerprint
+from trainwright.core.frozen import dataclass
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import Stage, Step, inputs_of, maker, upstream
 from trainwright.pipeline.preflight import CheckedStep, check, refuse_workspace_in_corpus

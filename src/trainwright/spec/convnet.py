@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.spec.model import ModelSpec, Unit
 
 

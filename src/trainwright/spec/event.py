@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from trainwright.core.frozen import dataclass
 
 EventKind = Literal["stage", "metric", "phase", "memory", "progress", "message", "resume", "restart"]
 

@@ -7,8 +7,9 @@ Engines speak of tokens alone. Texts, stop texts and characters that span severa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
+
+from trainwright.core.frozen import dataclass
 
 FinishReason = Literal["stop", "length"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.registry import is_reference
 
 Norm = Literal["rmsnorm", "layernorm"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from trainwright.core.frozen import dataclass
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.measures import MemoryUse, PhaseTimes

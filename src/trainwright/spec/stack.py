@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from trainwright.core.frozen import dataclass
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.workload import Method, MomentDtype, Offload, Precision, Schedule, States, ZeroStage
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from trainwright.core.frozen import dataclass
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 
 ResultWeights = Literal["trained", "averaged"]

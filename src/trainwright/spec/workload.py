@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
+
+from trainwright.core.frozen import dataclass
 
 if TYPE_CHECKING:
     from trainwright.spec.convnet import ConvNetSpec

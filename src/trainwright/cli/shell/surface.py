@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from trainwright.cli.main import COMMANDS, parser_of
 from trainwright.cli.parser import CommandParser
+from trainwright.core.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

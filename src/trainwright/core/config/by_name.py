@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -12,6 +12,7 @@ from pydantic_core import core_schema
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.extension import REFERENCE_SCHEMA, Extension, declared_keys
+from trainwright.core.frozen import dataclass
 from trainwright.core.plug_in import described
 from trainwright.core.registry import is_reference
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
@@ -13,6 +12,7 @@ from trainwright.core.config.shape import Shape, is_list, literals, members, of_
 from trainwright.core.config.tree import Node, dotted, shown
 from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
+from trainwright.core.frozen import dataclass
 from trainwright.core.registry import REFERENCE, is_reference
 from trainwright.core.spelling import did_you_mean
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +13,7 @@ from trainwright.core.config.problems import translate
 from trainwright.core.config.shape import of_model
 from trainwright.core.config.tree import DEFAULT, Node, ValueOrigin, dotted, leaves, said, shown
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
+from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import did_you_mean
 
 T = TypeVar("T", bound=BaseModel)

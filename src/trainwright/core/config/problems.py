@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,6 +11,7 @@ from trainwright.core.config.explain import names_with, number_text, type_text
 from trainwright.core.config.shape import Shape, members, shape, walk
 from trainwright.core.config.tree import LAYERS, Node, Path, ValueOrigin, dotted, said, shown
 from trainwright.core.errors import RecipeError, RecipeErrors
+from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import did_you_mean
 
 _TYPES = {

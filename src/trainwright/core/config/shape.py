@@ -5,7 +5,6 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -15,6 +14,7 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 from trainwright.core.config.by_name import ByName
 from trainwright.core.config.tree import DEFAULT, Node, node_of
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 
 _LISTS = (list, tuple, set, frozenset, Sequence, AbstractSet)
 _MAPPINGS = (dict, Mapping)

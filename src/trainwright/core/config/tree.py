@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from trainwright.core.frozen import dataclass
 
 Scalar = str | int | float | bool | None
 Layer = Literal["default", "preset", "file", "environment", "override"]

@@ -7,12 +7,13 @@ is there is ``runtime.accelerators``, and the same for all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue import tables
 from trainwright.spec.device import DeviceKind
 

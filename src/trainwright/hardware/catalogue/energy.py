@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trainwright.core.frozen import dataclass
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.plan import Assumption
 

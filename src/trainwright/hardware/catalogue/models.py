@@ -7,12 +7,13 @@ prints; adding a model is adding a file.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.core.paths import read_object
 from trainwright.core.spelling import did_you_mean
 from trainwright.core.units import parse_count

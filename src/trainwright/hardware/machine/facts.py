@@ -8,13 +8,13 @@ import platform
 import shutil
 import struct
 import sysconfig
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import psutil
 
 from trainwright.core.fingerprint import digest
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import GIB
 from trainwright.hardware.machine import cgroup
 from trainwright.hardware.machine.nvidia import Gpu, gpus

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+
+from trainwright.core.frozen import dataclass
 
 _FIELDS = ("name", "memory.total", "memory.free", "compute_cap", "driver_version")
 _TIMEOUT_S = 20.0

@@ -7,9 +7,10 @@ and quartiles for its range, the peak is taken from the fastest.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from trainwright.core.frozen import dataclass
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import Precision

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.machine.facts import MachineFacts
 from trainwright.spec.plan import Interval
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.core.errors import DataError
+from trainwright.core.frozen import dataclass
 from trainwright.core.records import from_json, to_json
 from trainwright.hardware.machine.facts import MachineFacts
 from trainwright.hardware.machine.probes import Probes

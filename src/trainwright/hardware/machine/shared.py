@@ -12,11 +12,11 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError
+from trainwright.core.frozen import dataclass
 from trainwright.core.records import from_json, to_json
 from trainwright.hardware.machine.facts import gather, machine_digest
 from trainwright.hardware.machine.probes import Probes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import did_you_mean
 from trainwright.hardware.catalogue.devices import device, device_names
 from trainwright.hardware.catalogue.energy import HOST_POWER_SHARE, PUE, energy

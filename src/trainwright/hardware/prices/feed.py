@@ -7,10 +7,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.core.errors import DataError, MachineError, RecipeError, TrainwrightError
+from trainwright.core.frozen import dataclass
 from trainwright.core.paths import regular
 from trainwright.hardware.prices import snapshot
 from trainwright.hardware.prices.clouds import Cloud, clouds

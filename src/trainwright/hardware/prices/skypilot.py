@@ -13,9 +13,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from trainwright.core.errors import DataError
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.prices.clouds import Cloud
 
 COLUMNS = ("device", "provider", "instance", "kind", "usd_per_device_hour", "region", "source", "as_of", "note", "date")

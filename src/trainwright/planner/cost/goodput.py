@@ -7,10 +7,10 @@ every ``M / n``. All quantities may be arrays.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Numbers, Values
 
 HOUR_S = 3600.0

@@ -6,10 +6,9 @@ the end. What comes in is free at every cloud of which that is known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import GIB, format_bytes
 from trainwright.hardware.prices.clouds import Storage, cloud
 from trainwright.planner.cost.run_cost import IMAGE_BYTES, KEPT_CHECKPOINTS, checkpoint_bytes, token_bytes

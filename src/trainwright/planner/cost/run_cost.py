@@ -5,11 +5,12 @@ Everything is an array [L] over the layouts of a forecast, so that ``plan`` and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import NVME_DISK_BYTES_PER_S
 from trainwright.hardware.catalogue.runs import RunNumbers, read_runs

@@ -9,11 +9,11 @@ may be arrays.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import unknown
 from trainwright.planner.counts.layouts import Numbers, Values
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.efficiency import read_efficiency
 from trainwright.hardware.catalogue.stacks import DEFAULT, read_stack
 from trainwright.planner.cost.assumptions import of_device, of_price

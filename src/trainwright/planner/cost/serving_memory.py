@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.forecast.memory.states import FROZEN_BYTES
 from trainwright.spec.device import ClusterSpec

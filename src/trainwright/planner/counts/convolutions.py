@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
+from trainwright.core.frozen import dataclass
 from trainwright.spec.convnet import ConvNetSpec
 
 STEM_KERNEL = 7

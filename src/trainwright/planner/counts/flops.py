@@ -10,8 +10,7 @@ pixels need no gradient. Recomputation is never counted as model FLOPs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trainwright.core.frozen import dataclass
 from trainwright.core.registry import load
 from trainwright.planner.counts.parameters import BLOCK_PARTS, CONVOLUTIONS, matrices
 from trainwright.spec.convnet import AnyModel, ConvNetSpec

@@ -6,9 +6,9 @@ A source turns counted work into these; the forecast puts them together with wha
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.process import Process
 from trainwright.spec.run import RunSpec

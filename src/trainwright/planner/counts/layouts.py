@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Self, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.core.frozen import dataclass
 from trainwright.spec.run import PlacedRun
 from trainwright.spec.workload import ContextWay, Offload, ParallelPlan, Recompute, Schedule, Workload, ZeroStage
 

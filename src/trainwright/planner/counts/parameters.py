@@ -7,10 +7,11 @@ Experts' matrices are listed once with ``copies``: a token passes ``rows`` of th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.registry import load
 from trainwright.planner.counts.pieces import padded_rows
 from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes, saved_bytes
 

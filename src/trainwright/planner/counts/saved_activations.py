@@ -9,8 +9,7 @@ tokens between them; inputs of products are whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.counts.pieces import FLEX_BLOCK_TOKENS, loss_rows, makes_scores, padded_rows
 from trainwright.spec.device import DTYPE_BYTES

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.evidence.ledger import FORMAT
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from trainwright.core.errors import DataError, TrainwrightError
+from trainwright.core.frozen import dataclass
 from trainwright.core.records import from_json
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.nodes import cluster

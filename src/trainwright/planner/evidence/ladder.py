@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from trainwright.core.frozen import dataclass
 from trainwright.spec.measures import PhaseTimes
 from trainwright.spec.plan import Interval
 from trainwright.spec.sections.optimize import TechniqueName

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from trainwright.core.frozen import dataclass
 from trainwright.spec.measures import PhaseTimes
 
 FILE = "profile.json"

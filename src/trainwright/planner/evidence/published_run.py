@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trainwright.core.errors import TrainwrightError
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stack, unknown_stack

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainwright.core.errors import TrainwrightError, about
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.stacks import OURS, stack

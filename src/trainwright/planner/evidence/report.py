@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from trainwright.core.errors import DataError, TrainwrightError
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.evidence.published_run import Refused, Row, questions
 from trainwright.planner.evidence.rows import read_runs

@@ -10,11 +10,11 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from trainwright.core.errors import DataError
+from trainwright.core.frozen import dataclass
 from trainwright.core.paths import regular
 from trainwright.core.units import GIB
 from trainwright.planner.evidence.finished import FinishedRun, finished_run

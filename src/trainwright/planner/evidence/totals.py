@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trainwright.core.errors import TrainwrightError
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.efficiency import generation
 from trainwright.hardware.catalogue.models import find_model

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from trainwright.core.frozen import dataclass
 
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 

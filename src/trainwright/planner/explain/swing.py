@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.runs import read_runs
 from trainwright.planner.plan.sizes import AS_ASKED
 from trainwright.spec.plan import INTERVAL, Assumption, Plan

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import adapter_training_flops
 from trainwright.planner.counts.flops import training_flops_per_token
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind, RateSource

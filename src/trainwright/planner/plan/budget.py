@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.models import numbers_model
 from trainwright.planner.cost.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, compute_optimal, training_flops
 from trainwright.planner.counts.parameters import total_parameters

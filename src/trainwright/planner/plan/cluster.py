@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import YEAR_S, format_factor
 from trainwright.hardware.catalogue.energy import YEARS
 from trainwright.planner.cost.keeping import Keeping, keeping, kept_of

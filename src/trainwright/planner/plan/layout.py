@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast, get_args
 
 import numpy as np
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import unknown
 from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.support import lacking_axes

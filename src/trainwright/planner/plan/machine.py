@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from trainwright.core.errors import MachineError
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.accelerators import NEVER_RUN_KEY, accelerator
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.runs import RunNumbers

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainwright.core.errors import RecipeError, about
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.nodes import cluster, names_here, several
 from trainwright.hardware.catalogue.stacks import DEFAULT
 from trainwright.planner.counts.layouts import FixedLayout

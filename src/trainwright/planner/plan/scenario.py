@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from trainwright.core.errors import RecipeError, about
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import GIB
 from trainwright.hardware.catalogue.nodes import names_here
 from trainwright.hardware.catalogue.runs import RunNumbers

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from trainwright.core.errors import RecipeError, about
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import at_least_one, format_count
 from trainwright.planner.cost.scaling_laws import critical_batch_tokens
 from trainwright.planner.counts.adapters import adaptable

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import did_you_mean, unknown
 from trainwright.core.units import parse_count
 from trainwright.hardware.catalogue.nodes import HERE, names_here

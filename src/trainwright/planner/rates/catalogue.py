@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
 from trainwright.hardware.catalogue.stacks import read_stack, stack_names
 from trainwright.planner.counts.images import convnet_work

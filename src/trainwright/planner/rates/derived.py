@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.kernels import Exposure, RateSource
 from trainwright.planner.counts.process import Process
 from trainwright.spec.plan import INTERVAL

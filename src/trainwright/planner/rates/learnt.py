@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import RECOMPUTES, Numbers
 from trainwright.planner.counts.parameters import active_parameters
 from trainwright.spec.run import PlacedRun, RunSpec

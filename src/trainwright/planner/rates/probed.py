@@ -87,7 +87,7 @@ class LayoutShapes:
         for matrix in wide_matrices(self.model, self.kernels.pad_vocabulary):
             if (matrix.part in BLOCK_PARTS) != beside:
                 shape = product_shape(matrix, self.model, self.layouts, tokens, load)
-                rows, outputs, inputs, count = (float(each[0]) for each in shape)
+                rows, outputs, inputs, count = (float(np.ravel(each)[0]) for each in shape)
                 yield rows, outputs, inputs, count * share
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.kernels import Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.rates.derived import Derived

@@ -6,7 +6,7 @@ Layouts, micro batches and recomputation are tried by every search; a change is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from itertools import product
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.nodes import cluster as named_cluster
 from trainwright.hardware.catalogue.nodes import node_size
 from trainwright.hardware.catalogue.support import QUANTISED, check

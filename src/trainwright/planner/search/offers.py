@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.prices.clouds import Billing, billing_of, cloud
 from trainwright.hardware.prices.instances import instance_devices

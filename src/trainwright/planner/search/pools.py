@@ -7,11 +7,12 @@ whole model, gradients cross between them once a step); both, the layers divided
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import format_seconds
 from trainwright.planner.counts.adapters import count_trained
 from trainwright.planner.forecast.communication.collectives import OUT_EFFICIENCY

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_factor, format_seconds
 from trainwright.hardware.catalogue.nodes import written

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_hourly
 from trainwright.hardware.prices.price_list import OLD_DAYS, days_old
 from trainwright.render.page import Page, without_empty

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import GIB, format_bytes, format_seconds
 from trainwright.render.pictures.figure import INK, TONES, WARN, legend_below, picture
 

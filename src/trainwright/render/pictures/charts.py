@@ -6,11 +6,11 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count, cycle, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_seconds
 from trainwright.render.pictures.figure import INK, SOFT, TONES, WARN, legend_below, picture

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 from trainwright.artifact.store import write_atomically
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import format_seconds
 from trainwright.render.pictures.bars import PHASE_TONES
 from trainwright.render.pictures.figure import GRID, INK, SOFT, TONES

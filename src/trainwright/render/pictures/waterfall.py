@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.core.frozen import dataclass
 from trainwright.render.pictures.figure import INK, SOFT, TONES, WARN, picture
 
 if TYPE_CHECKING:

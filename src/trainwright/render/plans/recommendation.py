@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_count, format_factor, format_seconds
 from trainwright.planner.plan.assumptions import recommended

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import format_count, format_seconds
 from trainwright.hardware.catalogue.nodes import written
 from trainwright.planner.cost.scaling_laws import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_hourly, format_usd
 from trainwright.core.units import format_bytes, format_count, format_seconds
 from trainwright.planner.plan.layout import mesh

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import format_bytes, format_count, format_seconds
 from trainwright.planner.evidence.audit import SMALL, Audit, AuditRow
 from trainwright.render.page import Page

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
+from trainwright.core.frozen import dataclass
 from trainwright.core.plug_in import InstanceOf
 from trainwright.core.spelling import unknown
 from trainwright.spec.model import FAMILIES, PLANNED_FAMILIES, Activation, ModelSpec, Norm, Positions

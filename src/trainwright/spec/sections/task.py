@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
+from trainwright.core.frozen import dataclass
 from trainwright.core.plug_in import InstanceOf
 from trainwright.spec.sections.base import Section
 

@@ -6,8 +6,7 @@ learned positions, and a head of classes. More ranks than key heads keep copies 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices, parameter_counts
 from trainwright.spec.model import ModelSpec
 

@@ -11,10 +11,11 @@ et al. (2022, arXiv 2205.05198); with tensor parallelism equation 2 and, with se
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts import saved_activations as saved
 from trainwright.planner.counts.layouts import CONTEXTS, RECOMPUTES, Numbers
 from trainwright.planner.counts.parameters import block_matrix_parameters

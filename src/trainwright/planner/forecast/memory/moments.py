@@ -15,12 +15,12 @@ pass, and a checkpoint gathers one tensor after the other, so that neither is a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.counts.parameters import matrices
 from trainwright.planner.counts.process import KEEPS_GRADIENTS

@@ -6,10 +6,11 @@ cited by recall; its table of model states, 20 bytes for each of 12 layers x wid
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.forecast.memory.states import Kept, MemoryCase, case_of, kept, rank_adapters, shared
 from trainwright.spec.device import NodeSpec

@@ -6,10 +6,9 @@ longer costs a little of both when they are equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.kernels import Exposure, Kernels
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.forecast.communication.exchange import Exchange

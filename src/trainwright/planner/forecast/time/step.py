@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.kernels import Exposure, Kernels
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.forecast.communication.exchange import Exchange
