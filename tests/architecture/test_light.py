@@ -66,6 +66,17 @@ def test_planning_from_weights_loads_no_torch(tmp_path, repository):
     assert "cannot run" not in done.stderr
 
 
+@pytest.mark.parametrize("device", ["8xh100-sxm", "rtx-4090"])
+def test_a_plan_of_a_cluster_loads_nothing_that_it_has_no_use_for(tmp_path, device):
+    """Whether it fits or not: each of these takes 2 to 200 ms, of 300 in which a plan is to be there."""
+    idle = ["pydantic", "torch", "matplotlib", "numpy.ma", "importlib.resources", "trainwright.render.pictures"]
+    arguments = ["trainwright", "plan", "--model", "llama3.1-8b", "--on", device]
+    code = f"import sys; sys.argv = {arguments}; from trainwright.cli.main import main; main()"
+    program = f"{code}; sys.exit(', '.join(sys.modules.keys() & set({idle})) or 0)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def _run(absent: str, *arguments: str, cwd) -> str:
     command = [sys.executable, "-c", RUN, absent, *arguments]
     done = subprocess.run(command, cwd=cwd, env=dict(os.environ), capture_output=True, text=True, check=False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple
+
+from trainwright.core.frozen import dataclass
 
 DeviceKind = Literal["cuda", "rocm", "tpu", "cpu", "npu", "mps", "xpu", "hpu", "neuron"]
 PriceKind = Literal["on_demand", "spot", "reserved"]

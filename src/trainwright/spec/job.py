@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, Protocol
+
+from trainwright.core.frozen import dataclass
 
 JobState = Literal["running", "succeeded", "failed", "cancelled", "lost"]
 """``lost``: nobody looks after the job any more, and how it ended is not known."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from trainwright.core.frozen import dataclass
 
 FORMAT = 3
 """Version of the manifest's own layout; since 2 it says its kind, since 3 the digest of its own bytes."""

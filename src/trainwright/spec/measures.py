@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Self
+
+from trainwright.core.frozen import dataclass
 
 BESIDE_STEPS = ("compile", "checkpoint", "evaluate")
 """Phases that come now and then, and are no part of a step."""

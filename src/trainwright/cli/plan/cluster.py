@@ -22,11 +22,13 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.planner.explain.swing import largest
     from trainwright.planner.plan.cluster import planned, with_ways
     from trainwright.planner.plan.scenario import scenario_of
-    from trainwright.render.pictures import drawable
-    from trainwright.render.plans.cluster import draw, show
+    from trainwright.render.plans.cluster import show
 
     output = Output.of(args)
     if args.draw is not None:
+        from trainwright.render.pictures import drawable
+        from trainwright.render.plans.drawing import draw
+
         drawable(Path(args.draw))
     planned_run = planned(scenario_of(question))
     if args.explain is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from functools import cache
-from importlib.resources import files
 
+from trainwright.hardware.catalogue.tables import CATALOG
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.efficiency import Efficiency
 
-_FILE = files("trainwright") / "catalog" / "efficiency.toml"
+_FILE = CATALOG / "efficiency.toml"
 _CUDA = (
     (10.0, "blackwell"),
     (9.0, "hopper"),

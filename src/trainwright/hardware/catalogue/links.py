@@ -6,13 +6,13 @@ import re
 import tomllib
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.tables import CATALOG
 from trainwright.spec.device import LinkSpec
 
-_LINKS = files("trainwright") / "catalog" / "links"
+_LINKS = CATALOG / "links"
 _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<scale>[MGT])(?P<unit>b/s|bps|bit/s|B/s)")
 _SCALE = {"M": 1e6, "G": 1e9, "T": 1e12}
 

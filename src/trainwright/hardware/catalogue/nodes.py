@@ -6,14 +6,13 @@ A device that no node file names stands in ``default.toml``; such numbers have t
 from __future__ import annotations
 
 import re
-import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from math import prod
-from typing import Any
 
 from trainwright.core.errors import RecipeError, about
+from trainwright.core.frozen import dataclass
+from trainwright.hardware.catalogue import tables
 from trainwright.hardware.catalogue.devices import device, find_device, normalised
 from trainwright.hardware.catalogue.links import is_rate, link, link_reach, parse_rate
 from trainwright.hardware.catalogue.printed_names import instance, instance_devices
@@ -40,7 +39,8 @@ DEFAULTS = {
 }
 """Stand-ins for what no file says, in words for an assumption's source."""
 
-_NODES = files("trainwright") / "catalog" / "nodes"
+_NODES, _HOSTED = "nodes", "devices_of"
+"""The folder of such files, and the key under which each lists its devices."""
 _COUNT = re.compile(r"\s*(?P<count>[+-]?[\d_.,]+)\s*[x×*]\s*", re.IGNORECASE)
 _COUNT_LAST = re.compile(r"(?P<name>.+?)\s*[x×*]\s*(?P<count>\d+)", re.IGNORECASE)
 _COUNT_APART = re.compile(r"(?P<count>\d+)\s+(?P<name>.+)")
@@ -73,7 +73,7 @@ def cluster(
     """
     counts, name = _split(text, where)
     spec = device(name, where=where)
-    kind = _kinds().get(spec.name, _kinds()[""])
+    kind = _kind(spec.name)
     if instance(normalised(name)) is not None:
         size = instance_devices(normalised(name))
         if size is None or len(counts) > 1:
@@ -110,7 +110,7 @@ def node_size(name: str, *, where: str | None = None) -> int:
     Raises:
         RecipeError: the catalogue does not know the device.
     """
-    return _kinds().get(device(name, where=where).name, _kinds()[""]).devices
+    return _kind(device(name, where=where).name).devices
 
 
 def written(nodes: int, devices: int, name: str) -> str:
@@ -172,7 +172,7 @@ def several(
     node = replace(machine.node, devices=devices, scale_up_devices=devices, rails=_rails(rails, where))
     if scale_up is not None:
         node = _with_scale_up(node, scale_up, where)
-    port = None if scale_out is None else _port(scale_out, link(_kinds()[""].scale_out), where)
+    port = None if scale_out is None else _port(scale_out, link(_kind("").scale_out), where)
     return replace(
         machine,
         node=node,
@@ -257,16 +257,16 @@ class _Kind:
 
 
 @cache
-def _kinds() -> dict[str, _Kind]:
-    """Node files by device; the default under the empty name."""
-    kinds: dict[str, _Kind] = {}
-    for entry in _NODES.iterdir():
-        if entry.name.endswith(".toml"):
-            table: dict[str, Any] = tomllib.loads(entry.read_text(encoding="utf-8"))
-            hosted = tuple(table.pop("devices_of"))
-            kind = _Kind(name=entry.name.removesuffix(".toml"), **table)
-            kinds.update(dict.fromkeys(hosted or ("",), kind))
-    return kinds
+def _kind(device: str) -> _Kind:
+    """Returns the node that lists the device; the default, which lists none, for one that no node has."""
+    file = _files().get(device, _files()[""])
+    return _Kind(name=file, **{key: value for key, value in tables.table(_NODES, file).items() if key != _HOSTED})
+
+
+@cache
+def _files() -> dict[str, str]:
+    """Returns node files by device; the default under the empty name."""
+    return {name: file for file, hosted in tables.listed(_NODES, _HOSTED).items() for name in hosted or ("",)}
 
 
 def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[str, str]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
-_INSTANCES = files("trainwright") / "catalog" / "instances.toml"
+from trainwright.core.frozen import dataclass
+from trainwright.hardware.catalogue.tables import CATALOG
+
+_INSTANCES = CATALOG / "instances.toml"
 _FILLER = re.compile(
     r"nvidia|amd|instinct|intel|google|huawei|aws|tesla|geforce|gpus?|tensor|core|graphics|accelerator|cloud|oam|ubb|dgx|hgx"
     r"|hbm\d?e?|gen\d|x16|nvlink|\d+cc|nvl\d+"

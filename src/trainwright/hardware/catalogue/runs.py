@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.core.frozen import dataclass
+from trainwright.hardware.catalogue.tables import CATALOG
+
 Numbers = NDArray[np.float64]
 Values = float | Numbers
 DAY_S = 24 * 3600.0
-_FILE = files("trainwright") / "catalog" / "runs.toml"
+_FILE = CATALOG / "runs.toml"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.devices import find_device, normalised
+from trainwright.hardware.catalogue.tables import CATALOG
 from trainwright.spec.device import Price
 
-_CLOUDS = files("trainwright") / "catalog" / "clouds"
+_CLOUDS = CATALOG / "clouds"
 FEED_NAMES: Mapping[str, str] = {"A100": "a100-sxm-40gb"}
 """What SkyPilot's catalogue calls a device that others share the name of: its A100 has 40 GB, beside A100-80GB
 (skypilot-org/skypilot-catalog, v9, recall)."""

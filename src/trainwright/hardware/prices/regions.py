@@ -6,10 +6,11 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
-_FILE = files("trainwright") / "catalog" / "regions.toml"
+from trainwright.hardware.catalogue.tables import CATALOG
+
+_FILE = CATALOG / "regions.toml"
 
 
 class _Table(NamedTuple):

@@ -15,11 +15,11 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from trainwright.core.errors import DataError, MachineError
+from trainwright.core.frozen import dataclass
+from trainwright.hardware.catalogue.tables import CATALOG
 from trainwright.hardware.prices.own import checked_row
 from trainwright.hardware.prices.skypilot import COLUMNS
 
@@ -27,7 +27,7 @@ OWN = "own"
 """The list of prices that were added by hand."""
 NEEDED = ("device", "provider", "kind", "usd_per_device_hour")
 """Columns without which a list has no prices."""
-_PACKAGED = files("trainwright") / "catalog" / "prices"
+_PACKAGED = CATALOG / "prices"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

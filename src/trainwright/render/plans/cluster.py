@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.core.money import format_usd
@@ -13,7 +12,6 @@ from trainwright.planner.explain.run import beside_steps
 from trainwright.planner.forecast.memory.moments import MOMENTS
 from trainwright.planner.plan.layout import mesh
 from trainwright.planner.plan.usual import USUAL
-from trainwright.render import pictures
 from trainwright.render.numbers import energy, expected, format_rate, number, share
 from trainwright.render.page import Page
 from trainwright.render.plans.assumptions import LONG, assumption_row, shortened
@@ -241,26 +239,3 @@ def _nvme_rows(needs: Needs) -> list[tuple[str, str, str]]:
     there = needs.nvme_available_bytes or 0
     much = "" if needs.nvme_bytes <= there else ": too little"
     return [("NVMe of a node", format_bytes(needs.nvme_bytes), f"of {format_bytes(there)}{much}; what is offloaded")]
-
-
-def draw(plan: Plan, planned: Planned, path: Path) -> tuple[Path, Path]:
-    """Returns two pictures: memory by class, and the phases of a step."""
-    name = mesh(plan.parallel, plan.workload.recompute)
-    memory, step = path, path.with_stem(f"{path.stem}-step")
-    estimate = plan.estimate
-    bar = pictures.MemoryBar(
-        name=name, parts=estimate.memory.as_dict(), available_bytes=estimate.memory_available_bytes
-    )
-    pictures.memory_bars([bar], memory, title=verdict(plan))
-    table = planned.choice.forecast.step
-    parts = {
-        "forward": table.forward,
-        "backward": table.backward,
-        "communicate": table.communicate,
-        "update": table.update,
-        "host": table.host,
-        "idle": table.idle,
-    }
-    shown = {phase: float(seconds[0]) for phase, seconds in parts.items()}
-    pictures.step_bars([pictures.StepBar(name=name, parts=shown)], step)
-    return memory, step

@@ -11,11 +11,16 @@ def test_aliases_read_by_themselves_are_those_of_the_whole_file(folder):
     assert tables.aliases(folder).keys() == {alias for others in whole.values() for alias in others}
 
 
+def test_what_stands_in_a_node_is_read_by_itself_too():
+    whole = {name: tuple(tables.table("nodes", name)["devices_of"]) for name in tables.names("nodes")}
+    assert tables.listed("nodes", "devices_of") == whole
+
+
 def test_a_file_whose_aliases_stand_elsewhere_is_read_whole(tmp_path, monkeypatch):
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "one.toml").write_text('"aliases" = ["first", "second"]\n')
     (tmp_path / "odd" / "two.toml").write_text('aliases = [\n    "third",  # of several lines\n]\n')
-    monkeypatch.setattr(tables, "_CATALOG", tmp_path)
+    monkeypatch.setattr(tables, "CATALOG", tmp_path)
     assert tables.listed("odd") == {"one": ("first", "second"), "two": ("third",)}
 
 

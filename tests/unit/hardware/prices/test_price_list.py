@@ -201,3 +201,12 @@ def test_a_given_price_far_beyond_the_lists_is_doubtful():
     dearest = max(each.usd_per_device_hour for each in price_list().prices["h100-sxm"])
     assert not given_price("h100-sxm", 9 * dearest, "on_demand").doubt
     assert given_price("h100-sxm", 20 * dearest, "on_demand").doubt.startswith("20 x the dearest in the lists")
+
+
+def test_the_list_of_one_device_has_its_prices_as_the_whole_list_has_them():
+    every = price_list()
+    assert len(every.prices) > 1
+    for device in every.prices:
+        alone = price_list(device)
+        assert alone.prices == {device: every.prices[device]}
+        assert alone.cheapest(device, devices=8) == every.cheapest(device, devices=8)
