@@ -9,7 +9,7 @@ import numpy as np
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import unknown
 from trainwright.planner.counts.flops import count_flops, tokens_of_a_sequence
-from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import (
     BLOCK_PARTS,
     Matrix,
@@ -97,7 +97,7 @@ def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int
     return frozen + 3 * factors
 
 
-def factor_flops(matrix: Matrix, workload: Workload, rows: Numbers, count: Numbers) -> Numbers | float:
+def factor_flops(matrix: Matrix, workload: Workload, rows: Numbers, count: Values) -> Values:
     """Returns the operations of the factors of adapters beside a matrix, 2r (inputs + outputs) for each row.
 
     Half as many again, because the backward pass makes two products of each, and of frozen matrices one alone.

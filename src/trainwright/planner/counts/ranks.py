@@ -25,9 +25,11 @@ def slowest_layers(model: ModelSpec, layouts: Layouts) -> Numbers:
     Where layers do not divide, embedding and loss may stand for a layer each, as in Llama 3 405B (arXiv 2407.21783,
     section 3.3.2: 126 layers on 16 ranks).
     """
-    ranks = layouts.pp * layouts.virtual_stages
-    even = np.where((model.blocks + 2) % ranks == 0, (model.blocks + 2) / ranks, np.ceil(model.blocks / ranks))
-    return np.where(model.blocks % ranks == 0, model.blocks / ranks, even) * layouts.virtual_stages
+    chunks = (layouts.pp * layouts.virtual_stages).astype(np.intp)
+    counts = np.arange(1, chunks.max(initial=1) + 1)  # few: the remainder of each layout would take longer
+    even = np.where((model.blocks + 2) % counts == 0, (model.blocks + 2) / counts, np.ceil(model.blocks / counts))
+    layers = np.where(model.blocks % counts == 0, model.blocks / counts, even)
+    return np.asarray(layers[chunks - 1] * layouts.virtual_stages)
 
 
 def lighter_ends(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Numbers]:

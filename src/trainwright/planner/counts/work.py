@@ -9,12 +9,12 @@ Legend: n tokens of a micro batch on a rank, D width, T sequence, F feed-forward
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import (
     adapter_elements,
     change_bytes,
@@ -267,11 +267,10 @@ def _products(
             sums["head"] = sums["head"] + flops
             continue
         flops = flops * share
-        thin = factor_flops(matrix, workload, rows, count) * share
-        sums["flops"], sums["busy"] = sums["flops"] + thin, sums["busy"] + thin
-        busy = np.ones(len(layouts))
-        if device.kind != "cpu":
-            busy = tile_share(rows, outputs, device.sm_count or 1, tile)
+        if workload.adapter is not None:
+            thin = factor_flops(matrix, workload, rows, count) * share
+            sums["flops"], sums["busy"] = sums["flops"] + thin, sums["busy"] + thin
+        busy = 1.0 if device.kind == "cpu" else tile_share(rows, outputs, device.sm_count or 1, tile)
         sums["flops"] = sums["flops"] + flops
         aligned = (outputs % ALIGNED_ELEMENTS == 0) & (inputs % ALIGNED_ELEMENTS == 0)
         sums["unaligned"] = sums["unaligned"] + np.where(aligned, 0.0, flops)
@@ -283,21 +282,21 @@ def _products(
 
 def product_shape(
     matrix: Matrix, model: ModelSpec, layouts: Layouts, tokens: Numbers, load: Numbers
-) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Returns rows, outputs and inputs of one product on a rank, and its number in all layers.
+) -> tuple[Numbers, Values, Values, Values]:
+    """Returns rows, outputs and inputs of one product on a rank, and its number in all layers: [L], or one for all.
 
     An expert sees its share of all tokens of the ranks that experts are divided over, on the fullest of these ``load``
     times as many. Where tensor parallelism does not divide it, those are ranks with parts of a sequence.
     """
-    ones = np.ones(len(layouts))
     rows = layouts.micro_batch * matrix.rows if matrix.per_sequence else tokens * matrix.rows
-    count, split = matrix.layers * ones, layouts.tp
+    count: Values = float(matrix.layers)
+    split = layouts.tp
     if matrix.part == "experts":
         split = expert_tp(model, layouts)
         count = count * matrix.copies / layouts.ep
         rows = rows * load * layouts.ep / matrix.copies * split / layouts.tp
-    outputs = matrix.outputs / split if matrix.name in COLUMN_SPLIT else matrix.outputs * ones
-    inputs = matrix.inputs / split if matrix.name in ROW_SPLIT else matrix.inputs * ones
+    outputs: Values = matrix.outputs / split if matrix.name in COLUMN_SPLIT else float(matrix.outputs)
+    inputs: Values = matrix.inputs / split if matrix.name in ROW_SPLIT else float(matrix.inputs)
     return rows, outputs, inputs, count
 
 

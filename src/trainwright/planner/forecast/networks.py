@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.process import Process
 from trainwright.planner.forecast.communication.exchange import Exchange, exchange
 from trainwright.planner.forecast.convnet import convnet_exchange, convnet_memory, convnet_state_bytes
 from trainwright.planner.forecast.host_link import activations_s
-from trainwright.planner.forecast.memory.offload import offload_s
+from trainwright.planner.forecast.memory.offload import offload_s, offloaded
 from trainwright.planner.forecast.memory.states import StateBytes, case_of, kept, memory_of, parameter_bytes
 from trainwright.planner.forecast.memory.table import MemoryTable, library_bytes, predict_memory, stuck_share
 from trainwright.planner.forecast.time.step import StepTable
@@ -29,15 +29,17 @@ class Counted:
 
     ``exchange`` returns every collective of a step, and raises RecipeError where no link is known that it needs;
     ``memory`` the peak of one device; ``state_bytes`` the bytes of one trained parameter; ``states_bytes`` those that
-    an update needs at once, without activations; ``offload_s`` the seconds that offload adds to a step whose forward
-    and backward passes take so many; ``activations_s`` those that a step waits for saved activations to go to host
-    memory and back; ``library_bytes`` what of memory depends on the device beside its size.
+    an update needs at once, without activations; ``host_bytes`` what offload puts into a node's memory at the least;
+    ``offload_s`` the seconds that offload adds to a step whose forward and backward passes take so many;
+    ``activations_s`` those that a step waits for saved activations to go to host memory and back; ``library_bytes``
+    what of memory depends on the device beside its size.
     """
 
     exchange: Callable[[RunSpec, Layouts], Exchange]
     memory: Callable[[RunSpec, Layouts, Process | None], MemoryTable]
     state_bytes: Callable[[RunSpec], StateBytes]
     states_bytes: Callable[[RunSpec, Layouts], Numbers]
+    host_bytes: Callable[[RunSpec, Layouts], Numbers]
     offload_s: Callable[[RunSpec, Layouts, Numbers, Numbers], Numbers]
     activations_s: Callable[[RunSpec, Layouts, StepTable], Numbers]
     library_bytes: Callable[[RunSpec], float]
@@ -53,11 +55,19 @@ def _states_bytes(run: RunSpec, layouts: Layouts) -> Numbers:
     return np.asarray((1 + stuck_share(run.stack.memory)) * np.max(together, axis=0))
 
 
+def _host_bytes(run: RunSpec, layouts: Layouts) -> Numbers:
+    if layouts.has("offload", "none").all():
+        return np.zeros(len(layouts))
+    case = case_of(run.transformer, run.workload, layouts, run.stack.memory, kernels=run.kernels)
+    return np.asarray(np.min(offloaded(case).host, axis=0) * run.cluster.node.devices)
+
+
 TRANSFORMERS = Counted(
     exchange=exchange,
     memory=lambda run, layouts, process: predict_memory(run, layouts, process=process),
     state_bytes=_state_bytes,
     states_bytes=_states_bytes,
+    host_bytes=_host_bytes,
     offload_s=offload_s,
     activations_s=activations_s,
     library_bytes=lambda run: library_bytes(run.transformer, run.cluster.device),
@@ -68,6 +78,7 @@ CONVOLUTIONAL_NETWORKS = Counted(
     memory=lambda run, layouts, process: convnet_memory(run, layouts),
     state_bytes=lambda run: convnet_state_bytes(run.workload, run.stack.memory),
     states_bytes=lambda run, layouts: np.zeros(len(layouts)),
+    host_bytes=lambda run, layouts: np.zeros(len(layouts)),
     offload_s=lambda run, layouts, forward_s, backward_s: np.zeros(len(layouts)),
     activations_s=lambda run, layouts, step: np.zeros(len(layouts)),
     library_bytes=lambda run: 0.0,

@@ -6,14 +6,15 @@ cannot be is never multiplied out.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.counts.layouts import (
     CHOICES,
@@ -96,14 +97,14 @@ def tensor_counts(model: AnyModel) -> tuple[int, ...]:
     return tuple(each for each in divisors(transformer(model).heads) if kv % each == 0 or each % kv == 0)
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Table:
     """Rows of layouts to be, by column, and what was struck out; of a column in ``fixed`` only that value is kept."""
 
     columns: dict[str, Numbers]
     wasteful: bool = False
-    fixed: Mapping[str, float] = field(default_factory=dict)
-    pruned: list[Pruned] = field(default_factory=list)
+    fixed: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    pruned: list[Pruned] = dataclasses.field(default_factory=list)
 
     def __getitem__(self, name: str) -> Numbers:
         return self.columns[name]
@@ -115,8 +116,9 @@ class _Table:
         """Repeats each row with each value of a new column."""
         column = np.asarray([each for each in values if self.fixed.get(name, each) == each], dtype=np.float64)
         rows = len(self)
-        self.columns = {key: np.repeat(kept, len(column)) for key, kept in self.columns.items()}
-        self.columns[name] = np.tile(column, rows)
+        if len(column) != 1:
+            self.columns = {key: np.repeat(kept, len(column)) for key, kept in self.columns.items()}
+        self.columns[name] = np.broadcast_to(column, (rows, len(column))).ravel()
 
     def shape(self, name: str, values: Numbers) -> None:
         """Adds a column that follows from the others."""
@@ -317,7 +319,7 @@ def _micro_batches(table: _Table, model: AnyModel, workload: Workload) -> None:
     )
     tokens = table["micro_batch"] * workload.sequence_tokens / table["cp"]
     table.keep(
-        np.isin(table["micro_batch"], (1, usual)) | (tokens <= MICRO_BATCH_TOKENS) | at_once,
+        (table["micro_batch"] == 1) | (table["micro_batch"] == usual) | (tokens <= MICRO_BATCH_TOKENS) | at_once,
         "micro batch, too large",
         f"more than {MICRO_BATCH_TOKENS:,} tokens on a device gain nothing",
     )
@@ -326,8 +328,8 @@ def _micro_batches(table: _Table, model: AnyModel, workload: Workload) -> None:
         table["micro_batches"] >= table["pp"], "micro batch, too few", "leaves fewer micro batches than pipeline stages"
     )
     table.cross("virtual_stages", VIRTUAL_STAGES)
-    chunks = table["pp"] * table["virtual_stages"]
-    cut = np.isin(chunks, stage_counts(model))
+    chunks = (table["pp"] * table["virtual_stages"]).astype(np.intp)  # and no np.isin: it imports numpy.ma, in 20 ms
+    cut = np.bincount(stage_counts(model), minlength=int(chunks.max(initial=0)) + 1)[chunks] > 0
     whole = table["micro_batches"] % table["pp"] == 0  # Narayanan et al., 2021, section 2.2
     table.keep((table["virtual_stages"] == 1) | ((table["pp"] > 1) & cut & whole))
 
@@ -344,7 +346,7 @@ def _schedules(table: _Table, stack: Stack) -> None:
     table.cross("schedule", dict.fromkeys((plain, chunks, *more, asked)))
     several = table["virtual_stages"] > 1
     table.keep(np.where(several, table["schedule"] == chunks, table["schedule"] != chunks))
-    table.keep(~np.isin(table["schedule"], (filled, both)) | (table["pp"] > 1))
+    table.keep(((table["schedule"] != filled) & (table["schedule"] != both)) | (table["pp"] > 1))
     table.keep((table["schedule"] != both) | two_ways(table["pp"], table["micro_batches"]))
 
 
@@ -358,7 +360,7 @@ def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:
     """Returns the rows as ``Layouts``, in the way that ``stack`` works."""
     ones = np.ones(len(table))
     return Layouts(
-        **{each.name: table[each.name] for each in fields(Layouts) if each.name in table.columns},
+        **{each.name: table[each.name] for each in dataclasses.fields(Layouts) if each.name in table.columns},
         sequence_parallel=ones * table.fixed.get("sequence_parallel", stack.sequence_parallel),
         compile=ones * table.fixed.get("compile", stack.memory.kernels == "compiled"),
         batch_sequences=ones * workload.batch_sequences,
@@ -392,7 +394,7 @@ def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute
 
 def _listed(values: Numbers) -> str:
     """Returns ``16, 32 and 64``; the ends of a long list."""
-    texts = [f"{value:,.0f}" for value in np.unique(values)]
+    texts = [f"{value:,.0f}" for value in sorted(set(values.tolist()))]
     if len(texts) > 4:
         return f"{texts[0]} to {texts[-1]}"
     return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))

@@ -1,7 +1,8 @@
 """The best layout that fits of runs that differ in little from one another, as ``layouts.compare`` ranks them.
 
-What states alone keep from fitting is struck out before its whole memory is counted, and layouts are listed once for
-all runs that have the same: of a hundred changes of a run that does not fit, most still do not.
+What states alone keep from fitting, on the device or beside it, is struck out before its whole memory is counted, and
+layouts are listed once for all runs that have the same: of a hundred changes of a run that does not fit, most still do
+not.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Fitting:
         refuse_unknown_rate(run)
         # The sensible ones are some of all: what keeps all from fitting keeps those, which is most often so.
         found = self._fitting(run, layout, wasteful=True)
-        if found is not None and not is_wasteful(layout):
+        if found is not None and not is_wasteful(layout) and run.cluster.devices > 1:  # one divides nothing
             found = self._fitting(run, layout, wasteful=False) or found
         if found is None:
             return None
@@ -51,9 +52,13 @@ class Fitting:
         """Returns the candidates whose states have room, and what they need; None where none of them fits."""
         left, network, device = self._listed(run, layout, wasteful=wasteful), counted(run.model), run.cluster.device
         places = within(left, network.states_bytes(run, left.layouts), run, usable_bytes(device))
+        host = run.cluster.node.host_memory_bytes
+        if len(places) and host is not None:
+            places = places[network.host_bytes(run, left.layouts)[places] <= host]
         if not len(places):
             return None
-        left = replace(left, layouts=left.layouts.take(places))
+        if len(places) < len(left.layouts):
+            left = replace(left, layouts=left.layouts.take(places))
         memory = network.memory(run, left.layouts, self.source.process(run))
         return (left, memory) if (memory.fits(device) & memory.fits_host(run.cluster.node)).any() else None
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout, Layouts, Numbers, taken
@@ -96,19 +97,20 @@ class Compared:
         if not self.fits.any():
             return np.argsort(self.memory_bytes, kind="stable")
         fastest = np.argsort(self.rank_s, kind="stable")[: int(self.fits.sum())]
-        first = self._plainest(np.arange(len(self.layouts)))
+        first = self._plainest(self.rank_s)
         return np.concatenate([[first], fastest[fastest != first]])
 
     def best(self, steps: Numbers) -> NDArray[np.intp]:
         """Returns the place of the best for each number of devices of which one fits, over so many ``steps`` each."""
-        numbers = self.layouts.devices
-        groups = [np.flatnonzero((numbers == each) & self.fits) for each in np.unique(numbers)]
-        return np.asarray([self._plainest(group, steps) for group in groups if len(group)], dtype=np.intp)
+        fitting = np.flatnonzero(self.fits)
+        numbers = self.layouts.devices[fitting]
+        order = np.argsort(numbers, kind="stable")
+        groups = np.split(fitting[order], np.flatnonzero(np.diff(numbers[order])) + 1)
+        seconds = self.rank_s * steps
+        return np.asarray([self._plainest(seconds, group) for group in groups if len(group)], dtype=np.intp)
 
-    def _plainest(self, group: NDArray[np.intp], steps: Numbers | None = None) -> int:
-        memory_bytes = self.memory_bytes[group] if self.frugal else None
-        seconds = self.rank_s[group] if steps is None else self.rank_s[group] * steps[group]
-        return int(group[plainest(self.layouts.take(group), seconds, self.unsure[group], memory_bytes)])
+    def _plainest(self, seconds: Numbers, among: NDArray[np.intp] | None = None) -> int:
+        return plainest(self.layouts, seconds, self.unsure, self.memory_bytes if self.frugal else None, among=among)
 
 
 def longer(unsure: NDArray[np.bool_], *, frugal: bool) -> Numbers:
@@ -124,15 +126,24 @@ def splits(layouts: Layouts) -> NDArray[np.int_]:
     return count
 
 
-def plainest(layouts: Layouts, seconds: Numbers, unsure: NDArray[np.bool_], memory_bytes: Numbers | None = None) -> int:
+def plainest(
+    layouts: Layouts,
+    seconds: Numbers,
+    unsure: NDArray[np.bool_],
+    memory_bytes: Numbers | None = None,
+    *,
+    among: NDArray[np.intp] | None = None,
+) -> int:
     """Returns the place of the least divided layout that is as sure to fit as the fastest, and at most 5 % slower.
 
-    Of those that are as plain the fastest is taken, where ``memory_bytes`` are given that which needs least.
+    Of those that are as plain the fastest is taken, where ``memory_bytes`` are given that which needs least. Only
+    places ``among`` these are looked at; None: all.
     """
-    first = int(np.argmin(seconds))
-    near = np.flatnonzero((seconds <= PLAIN * seconds[first]) & (unsure <= unsure[first]))
+    places = np.arange(len(seconds)) if among is None else among
+    first = places[np.argmin(seconds[places])]
+    near = places[(seconds[places] <= PLAIN * seconds[first]) & (unsure[places] <= unsure[first])]
     order = seconds if memory_bytes is None else memory_bytes
-    return int(near[np.lexsort((order[near], splits(layouts)[near]))[0]])
+    return int(near[np.lexsort((order[near], splits(layouts.take(near))))[0]])
 
 
 def compare(

@@ -5,13 +5,15 @@ What states alone keep from fitting anywhere is struck out before its peak is co
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.forecast.communication.collectives import Fabric
@@ -39,7 +41,7 @@ class Needed:
     memory: MemoryTable
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class Memo:
     """The latest of what comparisons of one model, workload, stack and layout on many devices have in common.
 

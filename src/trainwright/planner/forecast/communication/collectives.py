@@ -13,13 +13,14 @@ shape.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Numbers, Values
 from trainwright.spec.device import ClusterSpec
 
@@ -126,8 +127,10 @@ class Fabric:
         """Returns the links between domains, as if bytes inside them took no time."""
         return replace(self, up_bytes_per_s=np.inf, near_bytes_per_s=np.inf)
 
-    def inside_bytes_per_s(self, group: Group) -> Numbers:
+    def inside_bytes_per_s(self, group: Group) -> Values:
         """Returns the rate of one device of ``group`` inside its domain: the faster link where it joins all of it."""
+        if np.all(np.asarray(self.near) <= 1.0):  # none has such a link; a rank alone, of span 1, sends nothing
+            return self.up_bytes_per_s
         return np.where(np.asarray(group.span) <= self.near, self.near_bytes_per_s, self.up_bytes_per_s)
 
 
@@ -210,9 +213,11 @@ def all_reduce_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
     tree = _fastest(fabric, fabric.tree, np.maximum(inside, between), 2 * (k - 1), 2 * np.ceil(np.log2(m)))
     tiers = _over(2 * (k - 1) / k * size_bytes, up) + _over(2 * (m - 1) / m * size_bytes, out)
     tiered = _fastest(fabric, fabric.ring, tiers, 2 * (k - 1), 2 * (m - 1))
-    switch = np.where(m > 1, 0.0, fabric.switch_bytes_per_s)
-    switched = np.where(switch > 0, SWITCH_START_S + _over(size_bytes, switch), np.inf)
-    return _unless_alone(group, np.minimum(np.minimum(ring, tree), np.minimum(tiered, switched)))
+    fastest = np.minimum(np.minimum(ring, tree), tiered)
+    if np.any(np.asarray(fabric.switch_bytes_per_s) > 0):
+        switch = np.where(m > 1, 0.0, fabric.switch_bytes_per_s)
+        fastest = np.minimum(fastest, np.where(switch > 0, SWITCH_START_S + _over(size_bytes, switch), np.inf))
+    return _unless_alone(group, fastest)
 
 
 def all_gather_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
@@ -292,6 +297,8 @@ def _over(size_bytes: Values, bytes_per_s: Values) -> Numbers:
     if isinstance(bytes_per_s, float) and bytes_per_s > 0:
         return np.asarray(size_bytes / bytes_per_s, dtype=np.float64)
     size, rate = np.asarray(size_bytes, dtype=np.float64), np.asarray(bytes_per_s)
+    if (rate > 0).all():
+        return np.asarray(size / rate)
     return np.where(rate > 0, size / np.where(rate > 0, rate, 1.0), np.where(size > 0, np.inf, 0.0))
 
 

@@ -8,11 +8,12 @@ context and expert parallelism send.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import FROZEN_BYTES, adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
@@ -89,7 +90,10 @@ def exchange_over(run: RunSpec, layouts: Layouts, seconds: Callable[[Fabric], Ma
     """
     cluster, fabric = run.cluster, Fabric.of(run.cluster)
     on_bus, stack = not cluster.on_own_links, run.stack
-    sent: dict[str, Any] = {f"{kind}_s": each for kind, each in seconds(fabric.inside if on_bus else fabric).items()}
+    if cluster.devices == 1:
+        sent: dict[str, Any] = {f"{kind}_s": np.zeros(len(layouts)) for kind in KINDS}
+    else:
+        sent = {f"{kind}_s": each for kind, each in seconds(fabric.inside if on_bus else fabric).items()}
     if on_bus and cluster.nodes > 1:
         sent |= {f"{kind}_out_s": each for kind, each in seconds(fabric.outside).items()}
     return Exchange(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parameters import parameter_counts
 from trainwright.planner.counts.ranks import expert_tp
@@ -38,17 +39,19 @@ class Stages:
         return self.dense + self.experts
 
 
+@lru_cache(maxsize=1)
 def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
     """Returns the first and last stage of each layout; layers are divided evenly, rounded up.
 
-    In a bidirectional pipeline the first rank and the last have both.
+    In a bidirectional pipeline the first rank and the last have both. The latest is kept: states, offload and memory of
+    the same layouts are counted one after the other.
     """
     counts, blocks = parameter_counts(model), model.blocks
     mixtures, dense_total = max(1, model.moe_layers), blocks - model.moe_layers
     single = np.where(layouts.pp == 1, 1.0, 0.0)
     each = np.ceil(blocks / layouts.pp)
-    layers = np.stack([each, each])
-    dense_layers = np.stack([np.minimum(each, dense_total), np.maximum(0.0, dense_total - (blocks - each))])
+    layers = np.array([each, each])
+    dense_layers = np.array([np.minimum(each, dense_total), np.maximum(0.0, dense_total - (blocks - each))])
     moe_layers = layers - dense_layers
     # One layer's parameters on a rank, by kind of layer.
     share = 1.0 / layouts.tp
@@ -56,7 +59,8 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
     mixture = counts.get("shared", 0) / mixtures * share + counts.get("router", 0) / mixtures
     attention = counts["attention"] / blocks * share + counts["norms"] / blocks
     feed_forward = counts["feed_forward"] / max(1, dense_total) * share
-    first, last = np.stack([np.ones_like(single), single]), np.stack([single, np.ones_like(single)])
+    ones = np.ones_like(single)
+    first, last = np.array([ones, single]), np.array([single, ones])
     embedding = counts["embedding"] + counts["positions"] + counts.get("segments", 0)
     head = counts["head"] + counts.get("further", 0)
     # The last of several stages keeps a copy of a tied head's matrix.
@@ -90,7 +94,7 @@ def passes_in_flight(layouts: Layouts) -> Numbers:
     2), so that half as many hold both. GPipe: all.
     """
     p, v, m = layouts.pp, layouts.virtual_stages, layouts.micro_batches
-    behind = np.stack([p - 1, np.zeros_like(p)])
+    behind = np.array([p - 1, np.zeros_like(p)])
     plain = np.minimum(behind + 1, m)
     chunks = np.minimum(2 * behind + (v - 1) * p + 1, m * v) / v
     passes = np.where(layouts.has("schedule", "interleaved") & (v > 1), chunks, plain)

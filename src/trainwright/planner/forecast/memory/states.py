@@ -7,11 +7,12 @@ first holds the embedding and most micro batches in flight, the last the head an
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import adapted, adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parameters import (
@@ -188,9 +189,12 @@ def shared(case: MemoryCase, *, from_stage: int) -> Numbers:
     layouts, stages = case.layouts, case.stages
     # The two ranks of a bidirectional pipeline that have the same stages update half of them each.
     ranks = layouts.dp_shard * layouts.cp * (stages_of_a_rank(layouts) if from_stage == 1 else 1.0)
-    replicas = np.maximum(1.0, ranks * layouts.tp / (layouts.ep * expert_tp(case.model, layouts)))
     divides = layouts.zero_stage >= from_stage
-    return stages.dense / np.where(divides, ranks, 1.0) + stages.experts / np.where(divides, replicas, 1.0)
+    dense = stages.dense / np.where(divides, ranks, 1.0)
+    if case.model.experts is None:
+        return np.asarray(dense)
+    replicas = np.maximum(1.0, ranks * layouts.tp / (layouts.ep * expert_tp(case.model, layouts)))
+    return np.asarray(dense + stages.experts / np.where(divides, replicas, 1.0))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -214,11 +218,13 @@ def kept(case: MemoryCase) -> Kept:
     frozen = layouts.has("offload", "frozen")
     stays = np.where(layouts.has("offload", "none") | frozen, 1.0, 0.0)
     never = np.where(layouts.offloads_all, 0.0, 1.0)
-    average = average_bytes(case.workload) * shared(case, from_stage=1)
+    optimizer = whole.optimizer * stays
+    if case.workload.average_every:
+        optimizer = optimizer + average_bytes(case.workload) * shared(case, from_stage=1) * (1.0 - stays)
     return Kept(
         weights=np.where(frozen, adapter_bytes(case), whole.weights * never),
         gradients=whole.gradients * never,
-        optimizer=whole.optimizer * stays + average * (1.0 - stays) - paged_bytes(case),
+        optimizer=optimizer - paged_bytes(case),
         update=whole.update * stays,
     )
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.core.frozen import dataclass
 from trainwright.core.units import GIB, MIB
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.process import COMPILE_BYTES, Process
@@ -188,19 +188,20 @@ def predict_memory(
     )
     memory, states, step = case.memory, kept(case), pass_bytes(case)
     moments = moments_of(case, states, step)
-    totals = np.stack([moment.total for moment in moments])
+    totals = np.array([moment.total for moment in moments])
     which = np.argmax(totals, axis=0)
     peak = np.max(totals, axis=0) + states.weights + states.optimizer
     at = np.argmax(peak, axis=0) if stage == "worst" else np.full(len(layouts), int(stage == "last"))
+    each = np.arange(len(layouts))
+    worst = which[at, each]
 
     def here(values: Numbers) -> Numbers:
         """Returns the stage's numbers of [2, L]."""
-        return np.asarray(np.take_along_axis(values, at[None], axis=0)[0])
+        return np.asarray(values[at, each])
 
     def then(name: str) -> Numbers:
         """Returns the class at the worst moment, on that stage."""
-        each = np.stack([getattr(moment, name) for moment in moments])
-        return here(np.take_along_axis(each, which[None], axis=0)[0])
+        return np.asarray(np.array([getattr(moment, name) for moment in moments])[worst, at, each])
 
     parts = {name: then(name) for name in ("gradients", "activations", "logits")}
     parts["weights"], parts["optimizer"] = here(states.weights), here(states.optimizer)
@@ -223,7 +224,7 @@ def predict_memory(
         stuck=(stuck_share(memory) if process is None else 0.0) * allocated,
         spread=(memory.spread if process else deviation(run)) * one,
         last_stage=(at == 1) & (layouts.pp > 1),
-        moment=np.asarray(np.take_along_axis(which, at[None], axis=0)[0]),
+        moment=worst,
         host_bytes=(here(elsewhere.host) + here(step.gone)) * run.cluster.node.devices,
         nvme_bytes=here(elsewhere.nvme) * run.cluster.node.devices,
         paged=here(paged_bytes(case)),
