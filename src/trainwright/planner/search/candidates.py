@@ -28,6 +28,7 @@ from trainwright.planner.counts.layouts import (
 )
 from trainwright.planner.counts.parallel.stages import STAGE_WASTE, stage_waste
 from trainwright.planner.forecast.communication.collectives import Fabric
+from trainwright.planner.forecast.memory.states import memory_of
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
@@ -167,7 +168,7 @@ def candidates(
         alone, shared = (RECOMPUTES.index(each) for each in ("none", "full"))
         table.shape("recompute", np.where(table["dp_shard"] > 1, float(shared), float(alone)))
         return Candidates(layouts=_layouts(table, workload, stack), pruned=tuple(table.pruned), recomputes=1)
-    choices = [RECOMPUTES.index(each) for each in _recomputes(table, model, workload)]
+    choices = [RECOMPUTES.index(each) for each in _recomputes(table, run)]
     choices = [each for each in choices if table.fixed.get("recompute", each) == each]
     table.cross("recompute", choices)
     many = max(1, len(choices))
@@ -182,11 +183,18 @@ def _places(wanted: FixedLayout) -> dict[str, float]:
     }
 
 
-def _recomputes(table: _Table, model: AnyModel, workload: Workload) -> tuple[Recompute, ...]:
-    """Returns recomputations, least first; selective spares attention's scores alone (Korthikanti et al., 2022)."""
-    if not model.is_divisible:
+def _recomputes(table: _Table, run: RunSpec) -> tuple[Recompute, ...]:
+    """Returns recomputations that spare memory, least first.
+
+    Selective recomputation makes attention's scores again (Korthikanti et al., 2022). Where fused attention never
+    writes them, this trainer still makes again what lies between products; other software does so in ways of its own,
+    or not at all, so that it is tried where it is asked for (decision 0037).
+    """
+    if not run.model.is_divisible:
         return ("none",)
-    if not workload.fused_attention:
+    ours = memory_of(run.transformer, run.stack.memory).kernels == "own"
+    asked = table.fixed.get("recompute") == RECOMPUTES.index("selective")
+    if ours or asked or not run.workload.fused_attention:
         return RECOMPUTES
     if len(table):
         reason = "selective recomputation spares attention's scores, which fused attention never writes"
