@@ -28,10 +28,9 @@ from trainwright.planner.counts.layouts import (
 )
 from trainwright.planner.counts.parallel.stages import STAGE_WASTE, stage_waste
 from trainwright.planner.forecast.communication.collectives import Fabric
-from trainwright.planner.forecast.memory.states import memory_of
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
-from trainwright.spec.model import ModelSpec
+from trainwright.spec.model import FAMILIES, ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule, Workload
@@ -184,17 +183,11 @@ def _places(wanted: FixedLayout) -> dict[str, float]:
 
 
 def _recomputes(table: _Table, run: RunSpec) -> tuple[Recompute, ...]:
-    """Returns recomputations that spare memory, least first.
-
-    Selective recomputation makes attention's scores again (Korthikanti et al., 2022). Where fused attention never
-    writes them, this trainer still makes again what lies between products; other software does so in ways of its own,
-    or not at all, so that it is tried where it is asked for (decision 0037).
-    """
+    """Returns recomputations, least first; selective where it spares something or is asked for (decision 0037)."""
     if not run.model.is_divisible:
         return ("none",)
-    ours = memory_of(run.transformer, run.stack.memory).kernels == "own"
-    asked = table.fixed.get("recompute") == RECOMPUTES.index("selective")
-    if ours or asked or not run.workload.fused_attention:
+    ours = run.stack.memory.kernels == "own" and run.transformer.family in FAMILIES
+    if ours or table.fixed.get("recompute") == RECOMPUTES.index("selective") or not run.workload.fused_attention:
         return RECOMPUTES
     if len(table):
         reason = "selective recomputation spares attention's scores, which fused attention never writes"
