@@ -86,12 +86,13 @@ def forward_hooks_alone() -> Iterator[None]:
 
     They hold gradients, and torch refuses them on inputs where a schedule splits the backward pass.
     """
-    kept = mod_tracker.register_multi_grad_hook
-    mod_tracker.register_multi_grad_hook = lambda *_, **__: None
+    asked: Any = mod_tracker
+    kept = asked.register_multi_grad_hook
+    asked.register_multi_grad_hook = lambda *_, **__: None
     try:
         yield
     finally:
-        mod_tracker.register_multi_grad_hook = kept
+        asked.register_multi_grad_hook = kept
 
 
 class TrackedStep(RankedStep):
