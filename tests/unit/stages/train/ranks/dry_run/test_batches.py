@@ -82,7 +82,8 @@ def test_documents_fill_a_sequence_and_have_all_labels() -> None:
     assert task.unit == "document"
     assert batch["tokens"].shape == (6, TOKENS)
     assert torch.equal(batch["last"], torch.full((6,), TOKENS - 1))
-    assert set(batch["class"].tolist()) == {0, 1, 2, 3}
+    found = set(batch["class"].tolist())  # two documents of eight are left, of one label at most
+    assert found <= {0, 1, 2, 3} and len(found) >= 3
 
 
 @pytest.mark.parametrize(
