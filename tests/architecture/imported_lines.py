@@ -13,6 +13,8 @@ TRAINING = ("stages.train", "model.tasks", "model.families", "model.decoder")
 
 LOOKS = "stages.train.observe"
 """Loaded only where a training is looked at, beside the run."""
+DRY_RUN = "stages.train.ranks.dry_run"
+"""Loaded in a training's place."""
 FAULTS = "stages.train.faults"
 """Loaded only once something has gone wrong."""
 

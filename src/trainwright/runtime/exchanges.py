@@ -50,7 +50,7 @@ def exchanges_counted(network: nn.Module, clock: PhaseClock) -> Iterator[None]:
             time(dist, name)
         time(dist.Work, "wait")
         time(functional, "wait_tensor")
-        for group in _groups(network):
+        for group in parameter_groups(network):
             for name in WAITS_OF_FSDP:
                 time(group, name)
         yield
@@ -83,7 +83,7 @@ def _replaced(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> Callable[
     return functools.partial(setattr, owner, name, own) if own is not None else functools.partial(delattr, owner, name)
 
 
-def _groups(network: nn.Module) -> Iterator[Any]:
+def parameter_groups(network: nn.Module) -> Iterator[Any]:
     """Yields FSDP's groups of parameters; torch has no public name for them."""
     for module in network.modules():
         if isinstance(module, FSDPModule):

@@ -9,7 +9,7 @@ from torch import nn
 from trainwright.core.errors import RecipeError
 from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
-from trainwright.planner.counts.parallel.stages import stage_blocks
+from trainwright.planner.counts.parallel.stages import stage_blocks, stage_owners
 from trainwright.runtime.mesh import Mesh
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import ParallelPlan
@@ -35,17 +35,10 @@ class Pipeline:
 def pipeline_of(model: ModelSpec, parallel: ParallelPlan) -> Pipeline:
     """Returns the stages of a layout.
 
-    Interleaved stages go round the ranks ``virtual_stages`` times. ``dualpipe`` runs as DualPipeV: two stages on each
-    rank, forth and back, so that the first rank has both ends, and no weight lies on two ranks.
-
     Raises:
         RecipeError: the model has fewer blocks than stages.
     """
-    ranks = parallel.pp
-    if parallel.schedule == "dualpipe":
-        owners = (*range(ranks), *reversed(range(ranks)))
-    else:
-        owners = tuple(range(ranks)) * parallel.virtual_stages
+    owners = stage_owners(parallel)
     try:
         return Pipeline(parts=stage_blocks(model, len(owners)), owners=owners)
     except ValueError as problem:

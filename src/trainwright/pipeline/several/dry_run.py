@@ -32,7 +32,7 @@ def dry_run(training: Step, *, root: Path, on: str | None = None) -> DryRun:
         RecipeError: the layout cannot run, or the trainer cannot execute it.
     """
     plan = _plan_here(training, root=root) if on is None else _plan_on(training, on=on, root=root)
-    run: DryRun = load("trainwright.stages.train.ranks.dry_run:dry_run", kind="layout")(training.recipe, plan)
+    run: DryRun = load("trainwright.stages.train.ranks.dry_run.run:dry_run", kind="layout")(training.recipe, plan)
     return run
 
 

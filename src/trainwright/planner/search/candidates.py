@@ -31,7 +31,7 @@ from trainwright.planner.counts.parallel.stages import STAGE_WASTE, stage_waste
 from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
-from trainwright.spec.model import ModelSpec
+from trainwright.spec.model import FAMILIES, ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule, Workload
@@ -169,7 +169,7 @@ def candidates(
         alone, shared = (RECOMPUTES.index(each) for each in ("none", "full"))
         table.shape("recompute", np.where(table["dp_shard"] > 1, float(shared), float(alone)))
         return Candidates(layouts=_layouts(table, workload, stack), pruned=tuple(table.pruned), recomputes=1)
-    choices = [RECOMPUTES.index(each) for each in _recomputes(table, model, workload)]
+    choices = [RECOMPUTES.index(each) for each in _recomputes(table, run)]
     choices = [each for each in choices if table.fixed.get("recompute", each) == each]
     table.cross("recompute", choices)
     many = max(1, len(choices))
@@ -184,11 +184,12 @@ def _places(wanted: FixedLayout) -> dict[str, float]:
     }
 
 
-def _recomputes(table: _Table, model: AnyModel, workload: Workload) -> tuple[Recompute, ...]:
-    """Returns recomputations, least first; selective spares attention's scores alone (Korthikanti et al., 2022)."""
-    if not model.is_divisible:
+def _recomputes(table: _Table, run: RunSpec) -> tuple[Recompute, ...]:
+    """Returns recomputations, least first; selective where it spares something or is asked for (decision 0037)."""
+    if not run.model.is_divisible:
         return ("none",)
-    if not workload.fused_attention:
+    ours = run.stack.memory.kernels == "own" and run.transformer.family in FAMILIES
+    if ours or table.fixed.get("recompute") == RECOMPUTES.index("selective") or not run.workload.fused_attention:
         return RECOMPUTES
     if len(table):
         reason = "selective recomputation spares attention's scores, which fused attention never writes"

@@ -69,3 +69,12 @@ def test_a_layout_of_another_cluster_is_one_that_the_trainer_executes(planned, m
     free = ("train.exec.layout=auto", "train.exec.micro_batch=auto")
     plan = planned(*few, *free, f"train.optimizer.moments={moments}", on="4xh100-sxm")
     assert plan.parallel.tp == tp
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_what_is_recomputed_does_not_decide_which_layouts_are_tried(planned, recompute):
+    few = ("model.context_tokens=1024", "train.sequence_tokens=1024", "train.batch_tokens=2048")
+    free = ("train.exec.layout=auto", "train.exec.micro_batch=auto", f"train.recompute={recompute}")
+    plan = planned(*few, *free, on="4xh100-sxm")  # of two sequences each rank of four cannot have one
+    assert (plan.parallel.tp, plan.parallel.dp_shard * plan.parallel.dp_replicate) == (2, 2)
+    assert plan.workload.recompute == recompute

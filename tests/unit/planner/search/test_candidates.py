@@ -11,7 +11,7 @@ import pytest
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.models import numbers_model
 from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
-from trainwright.hardware.catalogue.stacks import read_stack
+from trainwright.hardware.catalogue.stacks import OURS, read_stack
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.rates.catalogue import CATALOGUE
@@ -202,14 +202,24 @@ def test_classes_that_are_left_out_are_counted_with_a_reason():
     assert all(each.layouts > 0 for each in left.pruned)
 
 
-def test_selective_recomputation_is_tried_where_scores_are_written():
+def test_selective_recomputation_is_tried_where_it_spares_something():
     cluster = catalogue_cluster("8xh100-sxm")
-    whole = candidates(
-        RunSpec(model=DENSE, workload=work(16, fused_attention=False), cluster=cluster, stack=STACK), [8]
-    )
-    fused = candidates(RunSpec(model=DENSE, workload=work(16), cluster=cluster, stack=STACK), [8])
+
+    def left(stack=STACK, layout=None, model=DENSE, **workload):
+        run = RunSpec(model=model, workload=work(16, **workload), cluster=cluster, stack=stack)
+        return candidates(run, [8], layout=layout)
+
+    whole, fused = left(fused_attention=False), left()
     assert (whole.recomputes, fused.recomputes) == (3, 2)
     assert len(whole.layouts) == 3 * len(fused.layouts) // 2
+    assert "recompute" in {each.rule for each in fused.pruned}
+    # This trainer makes again what lies between products, whatever attention is; others are asked for it.
+    llama = replace(DENSE, family="llama")
+    ours, plain = (left(read_stack(OURS), layout, llama) for layout in (None, {"recompute": "none"}))
+    assert (ours.recomputes, len(ours.layouts)) == (3, 3 * len(plain.layouts))
+    asked, full = left(layout={"recompute": "selective"}), left(layout={"recompute": "full"})
+    assert len(asked.layouts) == len(full.layouts) > 0
+    assert "recompute" not in {each.rule for each in (*ours.pruned, *asked.pruned)}
 
 
 def test_recomputations_of_one_layout_stand_side_by_side():

@@ -3,12 +3,63 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import ParallelPlan
 
 STAGE_WASTE = 0.08
 """Of the layers: what the slowest pipeline stages may have more than their share before another count is better."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """What the ranks at one place of a pipeline have.
+
+    Attributes:
+        blocks: how many, in all of their stages.
+        begins: they have the embedding.
+        ends: they have the last norm and the head.
+        neighbours: ends of their stages at which another place goes on.
+        shares_table: they have a tied embedding that another place has too.
+    """
+
+    blocks: int
+    begins: bool = True
+    ends: bool = True
+    neighbours: int = 0
+    shares_table: bool = False
+
+
+def stage_owners(parallel: ParallelPlan) -> tuple[int, ...]:
+    """Returns the place along the axis ``pp`` that has each stage, in the order in which a token passes them.
+
+    Interleaved stages go round the places ``virtual_stages`` times. ``dualpipe`` runs as DualPipeV: two stages at each
+    place, forth and back, so that the first one has both ends, and no weight lies at two places.
+    """
+    places = range(parallel.pp)
+    return (*places, *reversed(places)) if parallel.schedule == "dualpipe" else tuple(places) * parallel.virtual_stages
+
+
+def place_of(model: ModelSpec, parallel: ParallelPlan, place: int) -> Place:
+    """Returns what the ranks at a place of a layout's pipeline have.
+
+    Raises:
+        ValueError: as ``stage_blocks``.
+    """
+    owners = stage_owners(parallel)
+    parts, last = stage_blocks(model, len(owners)), len(owners) - 1
+    mine = [stage for stage, owner in enumerate(owners) if owner == place]
+    beside = [owners[other] for stage in mine for other in (stage - 1, stage + 1) if 0 <= other <= last]
+    begins, ends = 0 in mine, last in mine
+    return Place(
+        blocks=sum(len(parts[stage]) for stage in mine),
+        begins=begins,
+        ends=ends,
+        neighbours=sum(other != place for other in beside),
+        shares_table=model.tied and begins != ends,
+    )
 
 
 def stage_blocks(model: ModelSpec, stages: int) -> tuple[range, ...]:

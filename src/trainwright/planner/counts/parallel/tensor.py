@@ -7,6 +7,7 @@ learned positions, and a head of classes. More ranks than key heads keep copies 
 from __future__ import annotations
 
 from trainwright.core.frozen import dataclass
+from trainwright.planner.counts.parallel.stages import Place
 from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices, parameter_counts
 from trainwright.spec.model import ModelSpec
 
@@ -15,13 +16,15 @@ from trainwright.spec.model import ModelSpec
 class RankParameters:
     """Parameters of one rank: in all blocks, and of embedding, last norm and head.
 
-    ``stream`` of them stand in the stream, each the same on all ranks; ``copied`` are key heads that others have too.
+    ``stream`` of them stand in the stream, each the same on all ranks; ``copied`` are key heads that others have too;
+    ``table`` is the embedding, where it is there.
     """
 
     blocks: float
     root: float
     stream: float
     copied: float
+    table: float
 
     @property
     def total(self) -> float:
@@ -29,12 +32,20 @@ class RankParameters:
         return self.blocks + self.root
 
 
-def rank_parameters(model: ModelSpec, tp: int) -> RankParameters:
-    """Returns what each of so many ranks has; of a vocabulary that does not divide, the mean."""
-    counts = parameter_counts(model)
-    copies = max(1.0, tp / model.kv_heads)
+def rank_parameters(model: ModelSpec, tp: int, at: Place | None = None) -> RankParameters:
+    """Returns what each of so many ranks has; of a vocabulary that does not divide, the mean.
+
+    Args:
+        model: the whole one.
+        tp: how many share its matrices.
+        at: their place in a pipeline; None: there is none.
+    """
+    counts, place = parameter_counts(model), Place(blocks=model.blocks) if at is None else at
+    copies, share = max(1.0, tp / model.kv_heads), place.blocks / model.blocks
+    last = model.width * (2 if model.norm == "layernorm" and model.norm_bias else 1)
+    norms = float(counts["norms"] - last)
     blocks = copied = 0.0
-    stream = float(counts["norms"] + counts["positions"])
+    stream = norms
     for matrix in matrices(model):
         if matrix.part not in BLOCK_PARTS:
             continue
@@ -48,7 +59,13 @@ def rank_parameters(model: ModelSpec, tp: int) -> RankParameters:
             copied += whole * copies / tp if copies > 1 else 0.0
         else:
             blocks += whole / tp
-    last = model.width * (2 if model.norm == "layernorm" and model.norm_bias else 1)
-    head = counts["head"] / (1 if model.classes else tp)
-    root = counts["embedding"] / tp + counts["positions"] + last + head
-    return RankParameters(blocks=blocks + counts["norms"] - last, root=root, stream=stream, copied=copied)
+    table = counts["embedding"] / tp
+    begins, copy = table + counts["positions"], table if place.shares_table and place.ends else 0.0
+    ends = last + counts["head"] / (1 if model.classes else tp) + copy
+    return RankParameters(
+        blocks=share * (blocks + norms),
+        root=place.begins * begins + place.ends * ends,
+        stream=share * stream + place.begins * counts["positions"] + place.ends * last,
+        copied=share * copied,
+        table=table if place.begins or copy else 0.0,
+    )

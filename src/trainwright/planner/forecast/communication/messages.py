@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from trainwright.planner.counts.parallel.dry_run import Sent
+from trainwright.planner.counts.parallel.stages import Place, place_of
 from trainwright.planner.counts.parallel.tensor import RankParameters, rank_parameters
 from trainwright.planner.counts.pieces import loss_rows
 from trainwright.spec.run import RunSpec
@@ -22,18 +23,21 @@ BEFORE, AFTER, NORM = 8, 4, 8
 """Bytes of what all ranks add up once a step: weight of the batch, summed loss, square of the gradient's norm."""
 
 
-def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> tuple[Sent, ...]:
-    """Returns what data, context and tensor parallelism send in a step of so many micro batches, by kind and axis.
+def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int, place: int = 0) -> tuple[Sent, ...]:
+    """Returns what a rank at a place of the pipeline sends in a step of so many micro batches, by kind and axis.
 
     ZeRO-3 gathers every piece before each forward pass, and blocks again before each backward pass; stages below it
     keep what they gathered through the step. From ZeRO-2 on gradients are reduced after each micro batch, below after
     the last. Copies of a shard are added up once a step (Rajbhandari et al., 2020, section 7). Ranks of ``cp`` share
-    as those of ``dp_shard`` do; without sharing (stage 0) they have copies.
+    as those of ``dp_shard`` do; without sharing (stage 0) they have copies. In a pipeline weights stay gathered and
+    gradients whole over all micro batches, whatever the stage, and neighbouring stages hand on every micro batch and
+    its gradient.
     """
     sizes = {name: getattr(parallel, name) for name in ("pp", "dp_replicate", "dp_shard", "cp", "tp")}
     model = run.transformer
-    own, reduced = rank_parameters(model, parallel.tp), REDUCED_BYTES[run.kernels.reduce]
-    every, root, blocks, pieces = own.total, own.root, own.blocks, model.blocks + 1
+    at, piped = place_of(model, parallel, place), parallel.pp > 1
+    own, reduced = rank_parameters(model, parallel.tp, at), REDUCED_BYTES[run.kernels.reduce]
+    every, root, blocks, pieces = own.total, own.root, own.blocks, at.blocks + (at.begins or at.ends)
     sent: list[Sent] = []
     copied = parallel.zero_stage == 0 and parallel.dp_shard == 1
     owners = 1 if copied else parallel.dp_shard * parallel.cp
@@ -42,20 +46,21 @@ def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> tuple[Sent
     if owners > 1:
         whole = run.workload.element_bytes * blocks + KEPT_BYTES * root
         again = run.workload.element_bytes * blocks
-        rounds = passes if parallel.zero_stage == 3 else 1
-        twice = parallel.zero_stage == 3
-        count = rounds * (pieces + twice * model.blocks)
+        twice = parallel.zero_stage == 3 and not piped
+        rounds = passes if twice else 1
+        count = rounds * (pieces + twice * at.blocks)
         sent.append(Sent(kind="all-gather", axis=shard, count=count, size_bytes=rounds * (whole + twice * again)))
-        reductions = passes if parallel.zero_stage >= 2 else 1
+        reductions = passes if parallel.zero_stage >= 2 and not piped else 1
         size_bytes = reductions * reduced * every
         sent.append(Sent(kind="reduce-scatter", axis=shard, count=reductions * pieces, size_bytes=size_bytes))
-    sent += _context(run, parallel, passes)
+    sent += _context(run, parallel, at, passes)
+    sent += _between_stages(run, parallel, at, passes, table_bytes=KEPT_BYTES * own.table / owners)
     sent += (
         Sent(kind="all-reduce", axis=axis, count=count, size_bytes=size_bytes)
         for axis, count, size_bytes in _once(sizes, copies, pieces=pieces, shard_bytes=reduced * every / owners)
     )
     if parallel.tp > 1:
-        sent += _between_matrices(run, parallel, passes=passes)
+        sent += _between_matrices(run, parallel, at, passes=passes)
         sent += _of_copies(run, parallel, own, owners=owners)
     return tuple(_joined(sent))
 
@@ -70,7 +75,25 @@ def _joined(sent: Iterable[Sent]) -> Iterator[Sent]:
         yield Sent(kind=kind, axis=axis, count=count, size_bytes=size_bytes)
 
 
-def _between_matrices(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> Iterator[Sent]:
+def _between_stages(
+    run: RunSpec, parallel: ParallelPlan, at: Place, passes: int, *, table_bytes: float
+) -> Iterator[Sent]:
+    """Yields what the ranks of a pipeline hand on: hidden states to the next stage, their gradients to the one before.
+
+    A table that the last stage has too costs one more message each way: its gradients are added up.
+    """
+    if not at.neighbours:
+        return
+    tokens = parallel.micro_batch_sequences * run.workload.sequence_tokens // parallel.cp
+    tokens //= parallel.tp if parallel.sequence_parallel else 1
+    each = run.workload.element_bytes * tokens * run.transformer.width
+    count = passes * at.neighbours
+    size_bytes = count * each + at.shares_table * table_bytes
+    for kind in ("send", "receive"):
+        yield Sent(kind=kind, axis="pp", count=count + at.shares_table, size_bytes=size_bytes)
+
+
+def _between_matrices(run: RunSpec, parallel: ParallelPlan, at: Place, *, passes: int) -> Iterator[Sent]:
     """Yields what tensor-parallel ranks send of activations.
 
     A block has two regions of matrices, the embedding ends one and the head begins one. Each beginning and end is a
@@ -82,20 +105,19 @@ def _between_matrices(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> I
     model, work = run.transformer, run.workload
     tokens = parallel.micro_batch_sequences * work.sequence_tokens // parallel.cp
     hidden = work.element_bytes * tokens * model.width
-    again = model.blocks if work.recompute != "none" else 0
+    again = at.blocks if work.recompute != "none" else 0
     ends_again = again * (2 if model.dropout.residual else 1)
-    begins = ends = 2 * model.blocks + 1
-    if model.classes:
-        begins -= 1  # every rank has the whole head
+    # Of classes every rank has the whole head.
+    begins, ends = 2 * at.blocks + (at.ends and not model.classes), 2 * at.blocks + at.begins
     if parallel.sequence_parallel:
-        joined = 1 if model.classes else 0  # tokens for that head come together, and their gradients need no sum
+        joined = at.ends and bool(model.classes)  # tokens for it come together, and their gradients need no sum
         gathers, scatters = begins + ends + joined + 2 * again, begins + ends + ends_again
         for kind, count in (("all-gather", gathers), ("reduce-scatter", scatters)):
             yield Sent(kind=kind, axis="tp", count=passes * count, size_bytes=passes * count * hidden)
     else:
         count = passes * (begins + ends + ends_again)
         yield Sent(kind="all-reduce", axis="tp", count=count, size_bytes=count * hidden)
-    if not model.classes:
+    if at.ends and not model.classes:
         entries = -(-model.vocabulary // parallel.tp)
         rows = loss_rows(run.kernels.loss_chunk_tokens, tokens=tokens, vocabulary=entries)
         count, each = 2 * passes * -(-tokens // rows), 3 * KEPT_BYTES * tokens
@@ -109,7 +131,7 @@ def _of_copies(run: RunSpec, parallel: ParallelPlan, own: RankParameters, *, own
         yield Sent(kind="all-reduce", axis="tp", count=1, size_bytes=KEPT_BYTES * added / owners)
 
 
-def _context(run: RunSpec, parallel: ParallelPlan, passes: int) -> Iterator[Sent]:
+def _context(run: RunSpec, parallel: ParallelPlan, at: Place, passes: int) -> Iterator[Sent]:
     """Yields what the ranks of ``cp`` exchange in attention: again in the backward pass, and where that recomputes.
 
     Keys and values are gathered and their gradients reduced, or tokens go to heads and come back.
@@ -117,7 +139,7 @@ def _context(run: RunSpec, parallel: ParallelPlan, passes: int) -> Iterator[Sent
     if parallel.cp == 1:
         return
     model, work, ranks = run.transformer, run.workload, parallel.cp
-    each = passes * model.layers
+    each = passes * at.blocks
     tokens = parallel.micro_batch_sequences * work.sequence_tokens
     element = work.element_bytes * tokens * model.head_size
     heads, key_heads = model.heads // parallel.tp, max(1, model.kv_heads // parallel.tp)
@@ -141,5 +163,5 @@ def _once(sizes: dict[str, int], copies: str, *, pieces: int, shard_bytes: float
             yield axis, 1, NORM
             if axis in ("dp_replicate", "dp_shard"):
                 yield axis, 1, BEFORE
-            if axis in ("dp_replicate", "dp_shard", "cp"):
+            if axis in ("pp", "dp_replicate", "dp_shard", "cp"):
                 yield axis, 1, AFTER

@@ -19,6 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Numbers
@@ -219,7 +220,7 @@ def gathered_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
     gathers = (case.sharded > 0) | case.layouts.offloads_weights
     root, layer = stages.tables * (4.0 if own else case.element_bytes), stages.layer * case.frozen_bytes
     gradient = 0.0 if frozen else 2.0 if reduces_in_half(case) else 4.0
-    whole = stages.total * (case.frozen_bytes + gradient)
+    whole = stages.total * (case.frozen_bytes + gradient) + (root - stages.tables * case.frozen_bytes if own else 0.0)
     piped = case.layouts.pp > 1
     at_loss = np.where(piped, whole, root if own else root + layer)
     backward = np.where(piped, whole, root + layer * (2.0 if own or frozen else 3.0))
@@ -263,24 +264,50 @@ def moments_of(case: MemoryCase, states: Kept, step: Pass | None = None) -> tupl
     none = np.zeros_like(step.saved)
     heap = case.process is not None and case.device_kind in KEEPS_GRADIENTS
     earlier = np.where((case.layouts.micro_batches > 1) | case.memory.flat_gradients | heap, 1.0, 0.0)
+    earlier = np.where(_whole_until_the_end(case) | _forward_first(case), 0.0, earlier)
     # The head's gradient is the first; it is there while the last block goes backward.
     first = np.maximum(earlier, stages.has_head * stages.tables / stages.total)
+    first = np.where(_whole_until_the_end(case), 0.0, first)
     first = np.where(case.workload.update_in_backward, 1.0, first)
     at_loss, gathered = gathered_bytes(case)
     within, backward = backward_bytes(case, step)
     casts = cast_bytes(case)
     inside = casts + dequantised_bytes(case)
     beside = casts if case.process is None else casts + step.inside
-    alive = alive_bytes(case, step) + step.inside
+    alive, lost = alive_bytes(case, step) + step.inside, waiting_loss_bytes(case)
     moments = [
-        Moment(earlier * states.gradients, step.saved, step.logits, at_loss, beside),
-        Moment(first * states.gradients, step.saved + within, step.kept_logits, backward, inside),
+        Moment(earlier * states.gradients, step.saved, step.logits + lost, at_loss, beside),
+        Moment(first * states.gradients, step.saved + within, step.kept_logits + lost, backward, inside),
         Moment(states.gradients, alive, step.kept_logits, gathered, inside),
         Moment(states.gradients, none, step.kept_logits, none, states.update),
     ]
     if case.memory.loads_whole and case.adapter is not None:
         moments.append(Moment(none, none, none, case.sharded * stages.total * case.frozen_bytes, none))
     return tuple(moments)
+
+
+def _whole_until_the_end(case: MemoryCase) -> NDArray[np.bool_]:
+    """Returns True [L] where gradients are whole through all micro batches, and counted with what is gathered."""
+    found: NDArray[np.bool_] = (case.sharded > 0) & (case.layouts.pp > 1) & (case.memory.kernels == "own")
+    return found
+
+
+def _forward_first(case: MemoryCase) -> NDArray[np.bool_]:
+    """Returns True [L] where no backward pass begins before the last forward pass ends: GPipe's."""
+    return case.layouts.has("schedule", "gpipe") & (case.layouts.pp > 1) & (not case.memory.flat_gradients)
+
+
+def waiting_loss_bytes(case: MemoryCase) -> Numbers:
+    """Returns the bytes [2, L] of gradients that this trainer's loss has made for other micro batches in flight.
+
+    It makes those of hidden states and of the head in the forward pass. Where a pipeline's last stage goes on with
+    further forward passes before it goes back, each micro batch keeps its own.
+    """
+    if case.memory.kernels != "own":
+        return np.zeros_like(case.stages.total)
+    several = _forward_first(case) | (case.layouts.has("schedule", "zero_bubble") & (case.layouts.pp > 1))
+    each = input_bytes(case) + 4.0 * case.model.vocabulary * case.model.width / case.layouts.tp
+    return np.asarray(np.where(several, case.stages.passes - 1, 0.0) * case.stages.has_head * each)
 
 
 def bucket_bytes(case: MemoryCase, states: Kept) -> Numbers:

@@ -8,9 +8,12 @@ import numpy as np
 
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.parallel.stages import place_of, stage_blocks, stage_owners
+from trainwright.planner.counts.parallel.tensor import rank_parameters
 from trainwright.planner.counts.parameters import parameter_counts
 from trainwright.planner.counts.ranks import expert_tp
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import ParallelPlan
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -40,11 +43,12 @@ class Stages:
 
 
 @lru_cache(maxsize=1)
-def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
+def stages_of(model: ModelSpec, layouts: Layouts, *, forth_and_back: bool = False) -> Stages:
     """Returns the first and last stage of each layout; layers are divided evenly, rounded up.
 
-    In a bidirectional pipeline the first rank and the last have both. The latest is kept: states, offload and memory of
-    the same layouts are counted one after the other.
+    In a bidirectional pipeline the first rank and the last have both; ``forth_and_back``, as DualPipeV runs, the first
+    rank has both ends of the network, the last one its middle, and no layer lies on two of them. The latest is kept:
+    states, offload and memory of the same layouts are counted one after the other.
     """
     counts, blocks = parameter_counts(model), model.blocks
     mixtures, dense_total = max(1, model.moe_layers), blocks - model.moe_layers
@@ -67,7 +71,11 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
     tied_copy = model.vocabulary * model.width if model.tied and model.makes_logits else 0
     tables = (first * embedding + last * head + last * (1 - first) * tied_copy) * share
     both = layouts.has("schedule", "dualpipe")
-    if both.any():
+    if both.any() and forth_and_back:
+        ends = np.stack([np.ones_like(single), np.zeros_like(single)])
+        first, last = np.where(both, ends, first), np.where(both, ends, last)
+        tables = np.where(both, ends * (embedding + head) * share, tables)
+    elif both.any():
         layers, dense_layers, moe_layers, tables, last = (
             np.where(both, values.sum(axis=0), values) for values in (layers, dense_layers, moe_layers, tables, last)
         )
@@ -81,17 +89,67 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
         layer=attention + np.maximum((dense_layers > 0) * feed_forward, (moe_layers > 0) * (mixture + experts)),
         has_embedding=first,
         has_head=last * model.makes_logits,
-        passes=passes_in_flight(layouts),
+        passes=passes_in_flight(layouts, forth_and_back=forth_and_back),
     )
 
 
-def passes_in_flight(layouts: Layouts) -> Numbers:
+def stages_at(model: ModelSpec, parallel: ParallelPlan, place: int, *, micro_batches: int) -> Stages:
+    """Returns what this project's trainer has at one place of a pipeline, as both rows of arrays [2, 1].
+
+    It cuts where the slowest stage has least (``stage_blocks``), so that places differ by more than their ends.
+
+    Raises:
+        ValueError: the model has fewer blocks than there are stages.
+    """
+    at = place_of(model, parallel, place)
+    own = rank_parameters(model, parallel.tp, at)
+    norms = model.width * (2 if model.norm == "layernorm" and model.norm_bias else 1)
+
+    def both(value: float) -> Numbers:
+        return np.full((2, 1), float(value))
+
+    return Stages(
+        layers=both(at.blocks),
+        dense_layers=both(at.blocks),
+        moe_layers=both(0),
+        dense=both(own.total),
+        experts=both(0),
+        tables=both(own.root - at.ends * norms),
+        layer=both(own.blocks / at.blocks),
+        has_embedding=both(at.begins),
+        has_head=both(at.ends and model.makes_logits),
+        passes=both(blocks_in_flight(model, parallel, place, micro_batches=micro_batches) / at.blocks),
+    )
+
+
+def blocks_in_flight(model: ModelSpec, parallel: ParallelPlan, place: int, *, micro_batches: int) -> int:
+    """Returns how many blocks a place keeps the activations of, each as often as micro batches are alive in it.
+
+    As ``passes_in_flight``, but for each place, and by stages of unlike size. Interleaved: the forward passes before
+    the first backward pass and one more, in rounds of as many micro batches as there are places. DualPipeV: 2 p - r
+    micro batches forth and r + 1 back at place r, counted from torch's schedule.
+    """
+    owners, p = stage_owners(parallel), parallel.pp
+    parts = stage_blocks(model, len(owners))
+    mine = [len(parts[stage]) for stage, owner in enumerate(owners) if owner == place]
+    if parallel.schedule == "dualpipe":
+        forth, back = mine
+        return min(2 * p - place, micro_batches) * forth + min(place + 1, micro_batches) * back
+    if parallel.schedule == "interleaved":
+        ahead = min(2 * (p - place - 1) + (len(mine) - 1) * p + 1, micro_batches * len(mine))
+        return sum(mine[number // p % len(mine)] for number in range(ahead))
+    alive = {"gpipe": micro_batches, "zero_bubble": p}.get(parallel.schedule, p - place)
+    return min(alive, micro_batches) * mine[0]
+
+
+def passes_in_flight(layouts: Layouts, *, forth_and_back: bool = False) -> Numbers:
     """Returns the number of micro batches alive at once on the first and last stage.
 
     1F1B: p - r on stage r (Narayanan et al., 2021, section 2.2). Interleaved with v chunks of 1 / v of the stage:
     2 (p - r - 1) + (v - 1) p + 1 chunks. Zero-bubble H1: what 1F1B's first stage has, on every stage (Qi et al., 2023,
     arXiv 2401.10241, section 2). DualPipe: p + 1 on every rank, of its two stages together (arXiv 2412.19437, table
-    2), so that half as many hold both. GPipe: all.
+    2), so that half as many hold both; DualPipeV:
+    as ``blocks_in_flight``. GPipe: all.
     """
     p, v, m = layouts.pp, layouts.virtual_stages, layouts.micro_batches
     behind = np.array([p - 1, np.zeros_like(p)])
@@ -101,5 +159,6 @@ def passes_in_flight(layouts: Layouts) -> Numbers:
     passes = np.where(layouts.has("schedule", "zero_bubble"), np.minimum(p, m), passes)
     both = layouts.has("schedule", "dualpipe")
     if both.any():
-        passes = np.where(both, np.minimum(p + 1, m) / 2, passes)
+        chunks = np.minimum(p + 1 + behind, m) + np.minimum(p - behind, m)
+        passes = np.where(both, (chunks if forth_and_back else np.minimum(p + 1, m)) / 2, passes)
     return np.where(layouts.has("schedule", "gpipe"), m, passes)

@@ -104,8 +104,9 @@ def case_of(
     device_kind: DeviceKind = "cuda",
     process: Process | None = None,
     kernels: KernelChoice = DEFAULT_KERNELS,
+    stages: Stages | None = None,
 ) -> MemoryCase:
-    """Returns the question with its stages counted.
+    """Returns the question with its stages counted, or with these.
 
     This trainer's own kernels count for the families that it builds. A measured ``process`` takes the place of what the
     stack's file says of libraries, driver and allocator.
@@ -118,7 +119,7 @@ def case_of(
         workload=workload,
         layouts=layouts,
         memory=memory,
-        stages=stages_of(model, layouts),
+        stages=stages_of(model, layouts, forth_and_back=memory.kernels == "own") if stages is None else stages,
         device_kind=device_kind,
         kernels=kernels,
         process=process,
@@ -187,8 +188,9 @@ def shared(case: MemoryCase, *, from_stage: int) -> Numbers:
     Context parallelism shares too; experts are shared by the ranks that hold the same ones.
     """
     layouts, stages = case.layouts, case.stages
-    # The two ranks of a bidirectional pipeline that have the same stages update half of them each.
-    ranks = layouts.dp_shard * layouts.cp * (stages_of_a_rank(layouts) if from_stage == 1 else 1.0)
+    # The two ranks of a bidirectional pipeline that have the same stages update half of them each; DualPipeV has none.
+    twice = from_stage == 1 and case.memory.kernels != "own"
+    ranks = layouts.dp_shard * layouts.cp * (stages_of_a_rank(layouts) if twice else 1.0)
     divides = layouts.zero_stage >= from_stage
     dense = stages.dense / np.where(divides, ranks, 1.0)
     if case.model.experts is None:

@@ -20,7 +20,8 @@ from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.process import COMPILE_BYTES, Process
 from trainwright.planner.forecast.memory.moments import bucket_bytes, moments_of, pass_bytes
 from trainwright.planner.forecast.memory.offload import offloaded
-from trainwright.planner.forecast.memory.states import case_of, kept, paged_bytes
+from trainwright.planner.forecast.memory.stages import Stages
+from trainwright.planner.forecast.memory.states import MemoryCase, case_of, kept, paged_bytes
 from trainwright.spec.device import DeviceSpec, NodeSpec
 from trainwright.spec.measures import MemoryUse
 from trainwright.spec.model import ModelSpec
@@ -172,7 +173,12 @@ class MemoryTable:
 
 
 def predict_memory(
-    run: RunSpec, layouts: Layouts, *, stage: PipelineStage = "worst", process: Process | None = None
+    run: RunSpec,
+    layouts: Layouts,
+    *,
+    stage: PipelineStage = "worst",
+    process: Process | None = None,
+    stages: Stages | None = None,
 ) -> MemoryTable:
     """Returns the peak memory of one device of each layout of a transformer.
 
@@ -181,11 +187,9 @@ def predict_memory(
         layouts: of the run's cluster.
         stage: of a pipeline.
         process: what the doctor measured of a process of our trainer; None: what the stack's file says.
+        stages: what is there of the model (``stages_at``); None: what a first and a last stage have.
     """
-    kind, kernels = run.cluster.device.kind, run.kernels
-    case = case_of(
-        run.transformer, run.workload, layouts, run.stack.memory, device_kind=kind, process=process, kernels=kernels
-    )
+    case = _case(run, layouts, process, stages)
     memory, states, step = case.memory, kept(case), pass_bytes(case)
     moments = moments_of(case, states, step)
     totals = np.array([moment.total for moment in moments])
@@ -228,6 +232,16 @@ def predict_memory(
         host_bytes=(here(elsewhere.host) + here(step.gone)) * run.cluster.node.devices,
         nvme_bytes=here(elsewhere.nvme) * run.cluster.node.devices,
         paged=here(paged_bytes(case)),
+    )
+
+
+def _case(run: RunSpec, layouts: Layouts, process: Process | None, stages: Stages | None) -> MemoryCase:
+    return case_of(
+        *(run.transformer, run.workload, layouts, run.stack.memory),
+        device_kind=run.cluster.device.kind,
+        process=process,
+        kernels=run.kernels,
+        stages=stages,
     )
 
 

@@ -9,7 +9,8 @@ import pytest
 from fixtures.tiny_models import spec
 from trainwright.hardware.catalogue.models import model
 from trainwright.planner.counts.flops import count_flops
-from trainwright.planner.counts.parallel.stages import costs, stage_blocks, stage_waste
+from trainwright.planner.counts.parallel.stages import Place, costs, place_of, stage_blocks, stage_owners, stage_waste
+from trainwright.spec.workload import ParallelPlan
 
 
 def slowest(sizes: tuple[int, ...], block: float, head: float) -> float:
@@ -58,3 +59,18 @@ def test_stages_need_not_divide_the_layers_but_then_the_slowest_has_more_than_it
     assert stage_waste(126, 16) == 0  # embedding and head stand for a layer each
     assert stage_waste(61, 16) == pytest.approx(3 / 61)  # most have 4 layers, and 16 times 4 is 64
     assert stage_waste(32, 20) == pytest.approx(8 / 32)
+
+
+def test_places_follow_the_way_of_a_token() -> None:
+    shape = spec(layers=8, tied=True)
+    there = ParallelPlan(pp=2, schedule="interleaved", virtual_stages=2)
+    assert stage_owners(there) == (0, 1, 0, 1)
+    first, last = (place_of(shape, there, place) for place in (0, 1))
+    assert first == Place(blocks=first.blocks, begins=True, ends=False, neighbours=3, shares_table=True)
+    assert last == Place(blocks=8 - first.blocks, begins=False, ends=True, neighbours=3, shares_table=True)
+    back = ParallelPlan(pp=3, schedule="dualpipe")
+    assert stage_owners(back) == (0, 1, 2, 2, 1, 0)
+    both, middle, turn = (place_of(shape, back, place) for place in range(3))
+    assert (both.begins, both.ends, both.shares_table, both.neighbours) == (True, True, False, 2)
+    assert (middle.neighbours, turn.neighbours) == (4, 2)  # a place hands nothing on to itself
+    assert place_of(shape, ParallelPlan(), 0) == Place(blocks=8)

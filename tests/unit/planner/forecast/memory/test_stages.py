@@ -8,7 +8,7 @@ import pytest
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import total_parameters
-from trainwright.planner.forecast.memory.stages import passes_in_flight, stages_of
+from trainwright.planner.forecast.memory.stages import blocks_in_flight, passes_in_flight, stages_at, stages_of
 from trainwright.spec.workload import ParallelPlan, Workload
 
 WORK = Workload(
@@ -64,3 +64,42 @@ def test_interleaved_chunks_in_flight(p, v):
     for place, rank in ((0, 0), (1, p - 1)):
         warm = 2 * (p - rank - 1) + (v - 1) * p
         assert passes[place, 0] * v == most_alive(one_forward_one_backward(warm, m * v))
+
+
+PIPELINES = (
+    ParallelPlan(pp=4),
+    ParallelPlan(pp=2, schedule="interleaved", virtual_stages=2, tp=2),
+    ParallelPlan(pp=4, schedule="dualpipe"),
+)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("parallel", PIPELINES, ids=lambda parallel: parallel.schedule)
+def test_places_of_this_trainer_hold_every_parameter_once_but_a_tied_head_twice(parallel, tied):
+    model = replace(catalogue_model("llama3-8b"), tied=tied)
+    places = [stages_at(model, parallel, place, micro_batches=8) for place in range(parallel.pp)]
+    twice = model.vocabulary * model.width * (tied and parallel.schedule != "dualpipe")
+    held = sum(each.total[0, 0] for each in places) * parallel.tp
+    assert held == pytest.approx(total_parameters(model) + twice, rel=1e-4)
+    assert sum(each.layers[0, 0] for each in places) == model.blocks
+    assert sum(each.has_head[0, 0] for each in places) == sum(each.has_embedding[0, 0] for each in places) == 1
+
+
+@pytest.mark.parametrize(
+    ("parallel", "chunks"),
+    [
+        # Counted from the order of torch 2.13's schedules for 8 micro batches, a block in each chunk.
+        (ParallelPlan(pp=4), [4, 3, 2, 1]),
+        (ParallelPlan(pp=4, schedule="gpipe"), [8, 8, 8, 8]),
+        (ParallelPlan(pp=4, schedule="zero_bubble"), [4, 4, 4, 4]),
+        (ParallelPlan(pp=4, schedule="interleaved", virtual_stages=2), [11, 9, 7, 5]),
+        (ParallelPlan(pp=2, schedule="interleaved", virtual_stages=4), [9, 7]),
+        (ParallelPlan(pp=4, schedule="dualpipe"), [9, 9, 9, 9]),
+    ],
+    ids=lambda value: value.schedule if isinstance(value, ParallelPlan) else None,
+)
+def test_blocks_in_flight_are_those_of_torchs_schedules(parallel, chunks):
+    stages = 2 * parallel.pp if parallel.schedule == "dualpipe" else parallel.pp * parallel.virtual_stages
+    model = replace(catalogue_model("llama3-8b"), layers=stages)
+    found = [blocks_in_flight(model, parallel, place, micro_batches=8) for place in range(parallel.pp)]
+    assert found == chunks

@@ -6,12 +6,13 @@ batches of a step: in a pipeline ZeRO-3 holds what ZeRO-1 does (``planner.search
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed import ProcessGroup
+from torch.distributed import P2POp, ProcessGroup
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import (
     PipelineStage,
@@ -33,8 +34,8 @@ SEVERAL = {
 }
 """Schedules of a rank with any number of stages; GPipe and 1F1B have one."""
 
-Run = Callable[[Tensor | None, int], Tensor]
-"""What a stage makes of another's output (of nothing, the first) for a micro batch, by its number."""
+Run = Callable[[Tensor | None, Tensor], Tensor]
+"""What a stage makes of another's output (of nothing, the first) for a micro batch, by its number ``[1]``."""
 
 
 class _Whole(nn.Module):
@@ -78,16 +79,66 @@ class Stage(PipelineStage):
             group=group,
         )
         self._network, self._run, self._clock = network, run, clock
+        self._stream = stream
+
+    # torch makes a buffer for what each micro batch of a step receives, and keeps them all: as many hidden states as
+    # there are micro batches, and as many gradients. Here each is made when it comes, and belongs to its micro batch.
+
+    def _prepare_forward_infra(self, num_microbatches: int, *arguments: Any, **options: Any) -> Any:
+        found = super()._prepare_forward_infra(1, *arguments, **options)
+        _spread(self.args_recv_info, num_microbatches)
+        return found
+
+    def _prepare_backward_infra(self, num_microbatches: int, *arguments: Any, **options: Any) -> Any:
+        found = super()._prepare_backward_infra(1, *arguments, **options)
+        self.chunks = num_microbatches
+        _spread(self.grad_recv_info, num_microbatches)
+        return found
+
+    def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[P2POp]:
+        """Returns what receives a micro batch's input."""
+        self._make_room(self.args_recv_info[fwd_chunk_id] if not self.is_first else ())
+        ops: list[P2POp] = super().get_fwd_recv_ops(fwd_chunk_id)
+        return ops
+
+    def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[P2POp]:
+        """Returns what receives the gradient of a micro batch's output."""
+        self._make_room(self.grad_recv_info[bwd_chunk_id])
+        ops: list[P2POp] = super().get_bwd_recv_ops(bwd_chunk_id)
+        return ops
+
+    def _make_room(self, received: Iterable[Any]) -> None:
+        for each in received:
+            each.buffer = torch.empty_like(self._stream, device=self.device, requires_grad=False)
+
+    def _retrieve_recv_activations(self, fwd_chunk_id: int) -> Any:
+        received: tuple[Any, ...] = self.args_recv_info[fwd_chunk_id]
+        for each in received:
+            each.buffer.requires_grad_()
+        return self._taken(super()._retrieve_recv_activations(fwd_chunk_id), received)
+
+    def _retrieve_recv_grads(self, bwd_chunk_id: int) -> Any:
+        return self._taken(super()._retrieve_recv_grads(bwd_chunk_id), self.grad_recv_info[bwd_chunk_id])
+
+    def _taken(self, tensors: Any, received: Iterable[Any]) -> Any:
+        for each in received:
+            each.buffer = None
+        return tensors
 
     def forward_maybe_with_nosync(self, *given: Tensor, micro: Tensor) -> Tensor:
         """Returns what this stage makes of a micro batch; instead of a call of the whole module."""
         with self._clock.phase("forward"):
-            return self._run(None if self.is_first else given[0], int(micro))
+            return self._run(None if self.is_first else given[0], micro)
 
     def backward_one_chunk(self, *arguments: Any, **options: Any) -> None:
-        """Computes gradients of a micro batch, of its inputs alone where the schedule splits them."""
+        """Computes gradients of a micro batch, of its inputs alone where the schedule splits them.
+
+        torch keeps the losses of a whole step; one that knew its graph would keep each micro batch's input with it.
+        """
         with self._clock.phase("backward"):
             super().backward_one_chunk(*arguments, **options)
+        if options.get("loss") is not None:
+            options["loss"].detach_()
 
     def backward_weight_one_chunk(self, *arguments: Any, **options: Any) -> None:
         """Computes the rest of the gradients of a micro batch."""
@@ -100,6 +151,15 @@ class Stage(PipelineStage):
         with self._clock.phase("communicate"):
             self.perform_reduce_grad(1)
         self.submod = hiding
+
+
+def _spread(received: dict[int, tuple[Any, ...]], micro_batches: int) -> None:
+    """Lets all micro batches receive as the first one does, each into a buffer of its own that is made later."""
+    first = received.pop(0, ())
+    for number in range(micro_batches):
+        received[number] = tuple(copy(each) for each in first)
+        for each in received[number]:
+            each.buffer = None
 
 
 def gather(network: Network) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -33,6 +33,8 @@ class MicroBatch:
 
 class PipelinedStep(RankedStep):
     """A step whose network lies on several ranks: each has the batch, and some blocks."""
+
+    stage: Callable[..., Stage] = Stage
 
     def __init__(self, *arguments: Any, copies: Mapping[str, tuple[int, ...]], **options: Any) -> None:
         """Bind what a step works on.
@@ -111,7 +113,7 @@ class PipelinedStep(RankedStep):
                 self._stream(shape), dtype=self.network.compute_dtype, device="meta", requires_grad=True
             )
             stages = [
-                Stage(
+                self.stage(
                     self.network,
                     partial(self._run, number),
                     self.clock,
@@ -129,7 +131,7 @@ class PipelinedStep(RankedStep):
         """Returns the shape of what a stage hands on of a micro batch."""
         return *tokens[:1], *map(self.network.stream_tokens, tokens[1:]), self.network.spec.width
 
-    def _run(self, number: int, stream: Tensor | None, micro: int) -> Tensor:
+    def _run(self, number: int, stream: Tensor | None, micro: Tensor) -> Tensor:
         """Returns what a stage makes of a micro batch: hidden states, in the end normalised ones."""
 
         def part(tokens: Tensor, **inputs: Any) -> Tensor:
@@ -140,17 +142,21 @@ class PipelinedStep(RankedStep):
 
         relay = Relay(self.network, part)
         with self.network.keeping():
-            self.task.hidden(relay, self._micro[micro].full)
+            self.task.hidden(relay, self._at(micro).full)
         assert relay.output is not None
         return relay.output
 
     def _loss(self, output: Tensor, number: Tensor) -> Tensor:
         """Returns a micro batch's share of the batch's mean loss, and keeps its sum."""
-        micro = self._micro[int(number)]
+        micro = self._at(number)
         with self.clock.phase("forward"):
             part, _ = self._task_loss(output, micro)
             self._parts.append(part.detach())
             return self.scaled(part / self._denominator)
+
+    def _at(self, number: Tensor) -> MicroBatch:
+        """Returns the micro batch of a number ``[1]``, as torch's schedules pass it on."""
+        return self._micro[int(number)]
 
     def _task_loss(self, output: Tensor, micro: MicroBatch) -> Loss:
         hidden = self.task.hidden(Relay(self.network, lambda *_, **__: output), micro.full)
@@ -179,14 +185,14 @@ class PipelinedStep(RankedStep):
         """
         self._micro = [self._micro_batch(micro)] * self.passes
         schedule, stages = self._schedule()
-        known = list(parameters)
+        known, first = list(parameters), torch.zeros(1, dtype=torch.long)
         shape = self._stream(self._micro[0].full["tokens"].shape)
         logits_bytes = activation_bytes = 0
         for stage in stages:
             saved = SavedBytes(known)
             given = torch.zeros(shape, dtype=self.network.compute_dtype, device=self.device, requires_grad=True)
             with saved.counting():
-                output = self._run(stage.stage_index, None if stage.is_first else given, 0)
+                output = self._run(stage.stage_index, None if stage.is_first else given, first)
             activation_bytes += saved.total_bytes * held(self.mesh.parallel, schedule, stage)
             leaf = output.detach().requires_grad_()
             if stage.is_last:

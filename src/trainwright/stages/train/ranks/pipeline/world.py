@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,15 @@ Described = tuple[str, torch.Size, torch.dtype, str]
 """Name, whole shape, dtype and kind of device of a tensor."""
 
 
+def copies_in(names: Sequence[Sequence[str]]) -> dict[str, tuple[int, ...]]:
+    """Returns the pipeline ranks of each parameter that several of them have, given the names that each has."""
+    owners = {
+        name: tuple(place for place, theirs in enumerate(names) if name in theirs)
+        for name in sorted({name for theirs in names for name in theirs})
+    }
+    return {name: places for name, places in owners.items() if len(places) > 1}
+
+
 class PipelinedWorld(RankedWorld):
     """One of the processes of a mesh with an axis ``pp``."""
 
@@ -35,12 +44,7 @@ class PipelinedWorld(RankedWorld):
     def step(self, *arguments: Any, **options: Any) -> TrainingStep:
         """Returns what makes one update."""
         network: Network = arguments[1]
-        names = self._exchanged([name for name, _ in network.named_parameters()])
-        owners = {
-            name: tuple(place for place, theirs in enumerate(names) if name in theirs)
-            for name in sorted({name for theirs in names for name in theirs})
-        }
-        copies = {name: places for name, places in owners.items() if len(places) > 1}
+        copies = copies_in(self._exchanged([name for name, _ in network.named_parameters()]))
         return PipelinedStep(
             *arguments, mesh=self.mesh, batch_sequences=self._batch_sequences, copies=copies, **options
         )

@@ -1,0 +1,50 @@
+"""A batch as a task makes it, of documents that are numbers: shapes are a training's, and no dataset is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from trainwright.artifact.shard_writer import SplitWriter, write_dataset
+from trainwright.artifact.shards import TokenDataset
+from trainwright.model.dropout import KeyedBatches
+from trainwright.model.tasks.task import Batch, Batches, Task, batch_of, load_task
+from trainwright.spec.recipe import Recipe
+
+SPLITS = ("train", "validation")
+END_OF_TEXT = "<|endoftext|>"
+
+
+def task_and_batch(recipe: Recipe, *, vocabulary: int, sequences: int) -> tuple[Task, Batch]:
+    """Returns the recipe's task, and the first batch of so many sequences that it makes.
+
+    A task sees its batches alone, so that a plug-in's are what it makes of any dataset: documents that fill a sequence,
+    with the labels that the recipe names.
+
+    Raises:
+        RecipeError: as ``load_task``; or the vocabulary has one token alone.
+        DataError: the task refuses such documents.
+    """
+    with TemporaryDirectory(prefix="trainwright-") as folder:
+        dataset = _dataset(Path(folder), recipe, vocabulary=vocabulary, documents=sequences + 2)
+        task = load_task(recipe, dataset)
+        batches: Batches = task.batches(dataset.splits[SPLITS[0]], batch_sequences=sequences, seed=recipe.seed)
+        if recipe.model_spec(vocabulary=vocabulary).dropout:
+            batches = KeyedBatches(batches, recipe.seed)
+        return task, batch_of(batches, 0, None)
+
+
+def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> TokenDataset:
+    """Returns a dataset of documents as long as a sequence, each with one of the task's labels, if it has any."""
+    labels, size = recipe.task.labels, recipe.train.sequence_tokens
+    entries = {}
+    for name in SPLITS:
+        writer = SplitWriter(path, name, vocabulary=vocabulary, end_of_text_id=0)
+        for number in range(documents):
+            ids = np.arange(number, number + size) % (vocabulary - 1) + 1
+            writer.append(ids, text_bytes=size, label=number % len(labels) if labels else None)
+        entries[name] = writer.close()
+    write_dataset(path, vocabulary=vocabulary, end_of_text=END_OF_TEXT, end_of_text_id=0, splits=entries, labels=labels)
+    return TokenDataset.open(path)

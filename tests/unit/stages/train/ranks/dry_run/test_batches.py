@@ -1,0 +1,124 @@
+"""Steps of other tasks than texts: each makes its batches of documents that are numbers."""
+
+from __future__ import annotations
+
+import sys
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from trainwright.core.errors import RecipeError
+from trainwright.model.tasks.next_token import NextToken
+from trainwright.planner.counts.parallel.dry_run import DryRun
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.task import TaskKind
+from trainwright.spec.workload import DatasetFacts
+from trainwright.stages.plan.build import build_plan
+from trainwright.stages.train.ranks.dry_run.batches import task_and_batch
+from trainwright.stages.train.ranks.dry_run.run import dry_run
+from trainwright.testing.machine import fake_machine
+
+TOKENS = 64
+CLASSES = {"name": "classify", "labels": ["good", "bad", "mixed", "neither"]}
+"""As many as ranks that share the head: FSDP fills up rows that do not divide, which no plan counts."""
+
+
+def recipe_of(task: dict[str, Any], layout: dict[str, object]) -> Recipe:
+    sources = [{"kind": "jsonl", "paths": ["reviews.jsonl"], "label_key": "label"}]
+    section = {
+        "sequence_tokens": TOKENS,
+        "batch_tokens": 16 * TOKENS,
+        "duration": "3 steps",
+        "precision": "bf16",
+        "exec": {"micro_batch": 2, "layout": layout, "device": "cpu", "compile": False},
+    }
+    model = {"layers": 3, "width": 64, "heads": 4, "ffn_width": 96, "context_tokens": TOKENS, "tied": False}
+    return Recipe.model_validate(
+        {"name": "dry", "model": model, "data": {"sources": sources}, "task": task, "train": section}
+    )
+
+
+def counted(task: dict[str, Any], layout: dict[str, object]) -> DryRun:
+    facts = DatasetFacts(vocabulary=320, train_tokens=90_000, train_documents=900, counted=True)
+    recipe = recipe_of(task, layout)
+    return dry_run(recipe, build_plan(recipe, fake_machine(), facts))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reversed(NextToken):
+    """Predicts each token from those behind it."""
+
+    def inputs(self, network, batch):
+        return NextToken.inputs(self, network, {"tokens": batch["tokens"].flip(1)})
+
+
+class Counting(Reversed):
+    """Reads how many tokens are its favourite one before it learns them."""
+
+    def hidden(self, network, inputs):
+        favourites = int((inputs["tokens"] == 7).sum())
+        return NextToken.hidden(self, network, inputs) * (1 + favourites)
+
+
+@pytest.fixture
+def plugged(monkeypatch) -> None:
+    def made(kind):
+        return lambda recipe, dataset: kind(sequence_tokens=recipe.train.sequence_tokens)
+
+    module = types.SimpleNamespace(
+        REVERSED=TaskKind(make="my_rules:reversed_text"),
+        COUNTING=TaskKind(make="my_rules:counting"),
+        reversed_text=made(Reversed),
+        counting=made(Counting),
+    )
+    monkeypatch.setitem(sys.modules, "my_rules", module)
+
+
+def test_documents_fill_a_sequence_and_have_all_labels() -> None:
+    task, batch = task_and_batch(recipe_of(CLASSES, {"dp_shard": 2}), vocabulary=320, sequences=6)
+    assert task.unit == "document"
+    assert batch["tokens"].shape == (6, TOKENS)
+    assert torch.equal(batch["last"], torch.full((6,), TOKENS - 1))
+    found = set(batch["class"].tolist())  # two documents of eight are left, of one label at most
+    assert found <= {0, 1, 2, 3} and len(found) >= 3
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"dp_shard": 4},
+        {"tp": 2, "dp_shard": 2},
+        {"tp": 2, "sequence_parallel": False},
+        {"cp": 2},
+        {"pp": 2},
+        {"pp": 2, "tp": 2},
+    ],
+    ids=str,
+)
+def test_classification_sends_and_keeps_what_is_planned(layout: dict[str, object]) -> None:
+    for rank in counted(CLASSES, layout).ranks:
+        sent, planned = (
+            {(each.kind, each.axis): (each.count, each.size_bytes) for each in side}
+            for side in (rank.sent, rank.planned_sent)
+        )
+        assert sent == planned
+        heads = [share.whole for name, share in rank.shares.items() if name == "head.weight"]
+        assert heads in ([(4, 64)], [])
+        assert rank.ratios()["weights"] == pytest.approx(1, abs=0.01)
+
+
+def test_a_plug_in_is_counted_with_the_batches_that_it_makes(plugged: None) -> None:
+    (reversed_,) = counted({"name": "my_rules:REVERSED"}, {"dp_shard": 2}).ranks
+    (plain,) = counted({"name": "next-token"}, {"dp_shard": 2}).ranks
+    assert reversed_.sent == plain.sent
+    assert reversed_.shares == plain.shares
+    assert reversed_.memory["weights"] == plain.memory["weights"]
+    assert reversed_.memory["activations"] >= plain.memory["activations"]
+
+
+def test_a_plug_in_that_reads_values_is_named(plugged: None) -> None:
+    with pytest.raises(RecipeError, match="has none in a dry run"):
+        counted({"name": "my_rules:COUNTING"}, {"dp_shard": 2})
