@@ -60,8 +60,10 @@ class Efficiency:
     """Memory traffic between products in models with experts, against the counted."""
     selective: float = 0.5
     """Share of the forward pass that selective recomputation repeats."""
-    adapted: float = 3.0
-    """Times that adapters move the inputs and outputs of their matrices in the forward pass."""
+    adapted: float = 1.0
+    """Times that what adapters move takes longer than counted."""
+    dequantised: float = 2.0
+    """Times that making 16-bit weights of quantised ones takes longer than moving their bytes."""
     tensor: float = 0.8
     """Exposed share of tensor parallelism's communication."""
     context: float = 0.5

@@ -234,6 +234,8 @@ class Stack:
     """What its data-parallel ranks share, where a source does not say (``ParallelPlan.zero_stage``)."""
     overlaps_gradients: bool = True
     """Whether data-parallel ranks exchange gradients while the backward pass makes others."""
+    fused_adapters: bool = False
+    """Whether an adapter's second product scales and adds its result itself."""
     overlaps_shards: bool = True
     """Whether ZeRO-3 gathers weights and scatters gradients while kernels run."""
     schedules: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,10 +21,29 @@ from trainwright.planner.counts.parameters import (
 from trainwright.planner.counts.ranks import slowest_layers
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Adapter, Workload
 
 FROZEN_BYTES: Mapping[str, float] = {"nf4": 0.52, "int4": 0.52, "int8": 1.0}
 """Bytes of a quantised weight with its scales (QLoRA, arXiv 2305.14314, section 3)."""
+class AdapterMoves(NamedTuple):
+    """Elements of 16 bits that software moves in the forward pass for each input and output of an adapted matrix.
+
+    The first product reads its input, which may be cast or dropped first; the second writes its result, which is scaled
+    (a read and a write) and added (two and one), unless the second product does both on what it is added to.
+    """
+
+    inputs: float
+    outputs: float
+
+
+def adapter_moves(software: Stack) -> AdapterMoves:
+    """Returns what a stack's kernels move; a copy of an input is written once, and read by the product in its place."""
+    return AdapterMoves(1.0 + software.memory.adapter_input_bytes, 2.0 if software.fused_adapters else 6.0)
+
+
+PLAIN_MOVES = AdapterMoves(3.0, 6.0)
+"""Of software that is not known: a copy of each input in 16 bits, sums of their own."""
 WITHOUT_FACTORS = frozenset(
     ("adaptionprompt", "beft", "ia3", "ln_tuning", "prefixtuning", "prompt_tuning", "ptuning", "trainable_tokens")
 )
@@ -110,16 +130,19 @@ def factor_flops(matrix: Matrix, workload: Workload, rows: Numbers, count: Value
     return 1.5 * 2.0 * rows * adapter.rank * (matrix.inputs + matrix.outputs) * count
 
 
-def adapter_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
-    """Returns inputs and outputs of an average block's adapted matrices on one rank; 0 where only others are trained.
+def adapter_elements(
+    model: ModelSpec, workload: Workload, layouts: Layouts, moves: AdapterMoves = PLAIN_MOVES
+) -> Numbers:
+    """Returns the elements that adapters of an average block move for one token on one rank, in the forward pass.
 
-    Methods that train no factors beside matrices (prompts, norms, scales of activations) name none.
+    0 where only others are trained. Methods that train no factors beside matrices (prompts, norms, scales of activations) name none.
     """
     adapter = workload.adapter
     if adapter is None or adapter.method in WITHOUT_FACTORS:
         return np.zeros(len(layouts))
     targets = (matrix for matrix in matrices(model) if matrix.name in adapter.targets)
-    return np.asarray(sum(each.layers * (each.inputs + each.outputs) for each in targets) / model.blocks / layouts.tp)
+    moved = sum(each.layers * (moves.inputs * each.inputs + moves.outputs * each.outputs) for each in targets)
+    return np.asarray(moved / model.blocks / layouts.tp)
 
 
 def dequantised_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:

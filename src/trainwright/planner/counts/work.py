@@ -8,6 +8,7 @@ Legend: n tokens of a micro batch on a rank, D width, T sequence, F feed-forward
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import (
+    PLAIN_MOVES,
+    AdapterMoves,
     adapter_elements,
     change_bytes,
     dequantised_bytes,
@@ -63,6 +66,24 @@ ALIGNED_ELEMENTS = 64
 HEAD_ELEMENTS = 8
 """16 bytes in 16 bits: batched products of heads that are no multiple of it run without tensor cores (same guide,
 table 1; fused attention pads its heads)."""
+SCORE_FLOPS = 14
+"""Operations of fused attention on a score's element of a head, in both passes: two products and five."""
+SCORE_EXPONENTIALS = 2
+"""Exponentials of a score, one in each pass."""
+EXPONENTIALS_PER_CLOCK = 16
+"""Of a multiprocessor (CUDA C++ Programming Guide, throughput of native arithmetic instructions)."""
+MORE_EXPONENTIALS: Mapping[str, int] = {"10.3": 2}
+"""Times as many of a compute capability, where its generation's rate is another's (NVIDIA, "Making Softmax More Efficient
+with NVIDIA Blackwell Ultra": a third faster forward pass of DeepSeek-V3's attention)."""
+RATED_HEAD = 128
+"""Elements of the heads that attention's rates are for; TPUs pad heads to as many lanes."""
+DEQUANTISING_KERNELS = 3
+"""Launched before each product on nf4 weights: their scales are made, and shifted, and the matrix is (bitsandbytes
+95f9af30, functional.py, dequantize_4bit)."""
+EXPERT_BIAS_ELEMENTS = 34.0 / 3
+"""Elements moved for each of an expert's results, a third of both passes, where it has a bias: multiplied by the routing
+weight in fp32, added, joined with those of other experts and cast, 28 bytes forward and 40 backward in 16-bit elements
+(NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py, TEGroupedMLP)."""
 COLUMN_SPLIT = frozenset(("query", "key", "value", "query_up", "kv_up", "gate", "up", "vocabulary"))
 """Matrices that tensor parallelism splits by outputs, ``ROW_SPLIT`` by inputs (Shoeybi et al., 2019)."""
 ROW_SPLIT = frozenset(("output", "down"))
@@ -131,9 +152,11 @@ class Work:
     update_s: Numbers
     orthogonal_s: Values = 0.0
     adapted_s: Values = 0.0
-    """Moving an element for each input and output of the matrices that adapters stand beside."""
+    """What adapters move beside the inputs and outputs of their matrices."""
     dequantised_s: Values = 0.0
-    """Reading quantised weights, and writing them in 16 bits for a pass's products; making whole changes of weights."""
+    """Reading quantised weights, and writing them in 16 bits for a pass's products."""
+    changed_s: Values = 0.0
+    """Making whole changes of weights, in a pass."""
     compiled: Values = 0.0
     """1 where a compiler fuses what lies between products."""
     lighter: Values = 0.0
@@ -141,6 +164,8 @@ class Work:
     lighter_ends: Values = 0.0
     """The same of first and last stage together, which one rank of a bidirectional pipeline has."""
     short_s: Values = 0.0
+    thin_heads: Values = 1.0
+    """How much longer ``attention_s`` takes than with heads of the size that rates are for."""
     busy: Numbers
     """Share of the tensor cores that the products' output tiles keep busy, weighted by time."""
 
@@ -164,6 +189,25 @@ def tile_share(rows: Numbers, columns: Values, units: int, tile: tuple[int, int]
     return np.asarray(whole / (np.ceil(tiles / units) * units))
 
 
+def thin_heads(model: ModelSpec, workload: Workload, device: DeviceSpec, flops_per_s: float) -> float:
+    """Returns how much longer fused attention takes for an operation than with heads of ``RATED_HEAD``.
+
+    A GPU's exponentials wait for other units than its products, and smaller heads have more of them for each operation
+    (Shah et al., 2024, arXiv 2407.08608, section 3.1); a TPU's lanes stand idle beside heads that do not fill them.
+    """
+    size = (model.score_size + model.value_size) / 2
+    if not workload.fused_attention:
+        return 1.0
+    if device.kind == "tpu":
+        return RATED_HEAD * math.ceil(size / RATED_HEAD) / size
+    if device.kind != "cuda" or not device.sm_count or not device.clock_hz:
+        return 1.0
+    exponentials = SCORE_EXPONENTIALS / (EXPONENTIALS_PER_CLOCK * device.sm_count * device.clock_hz)
+    share = exponentials / (SCORE_FLOPS * RATED_HEAD / flops_per_s)
+    faster = MORE_EXPONENTIALS.get(device.compute_capability or "", 1)
+    return (1 + share / faster * RATED_HEAD / size) / (1 + share)
+
+
 def forward_work(
     model: ModelSpec,
     workload: Workload,
@@ -173,6 +217,7 @@ def forward_work(
     eager: bool = False,
     chosen: KernelChoice = DEFAULT_KERNELS,
     written_bytes: float = FUSED_BYTES,
+    adapter_moves: AdapterMoves = PLAIN_MOVES,
 ) -> Work:
     """Returns all that one device computes and moves in its own memory; ``eager`` runs each line of code by itself.
 
@@ -199,7 +244,6 @@ def forward_work(
     short = attention * pairs / workload.sequence_tokens * (workload.fused_attention and device.kind != "cpu")
     logits = tokens * (model.vocabulary if model.makes_logits else model.classes) / layouts.tp
     lighter, ends = lighter_ends(model, layouts)
-    made = dequantised_bytes(model, workload, layouts) + change_bytes(model, workload)
     return Work(
         tokens=tokens,
         layers=layers,
@@ -209,8 +253,9 @@ def forward_work(
         busy=shares["flops"] / np.maximum(shares["busy"], 1.0),
         operands_s=shares["bytes"] / device.bytes_per_s,
         attention_s=attention * pairs / head_peak,
+        thin_heads=thin_heads(model, workload, device, head_peak),
         short_s=short / head_peak,
-        **_between(model, workload, layouts, device, eager=eager),
+        **_between(model, workload, layouts, device, eager=eager, adapter_moves=adapter_moves),
         loss_s=4.0 * (1 + model.further_layers) * logits / device.bytes_per_s,
         lighter=lighter,
         lighter_ends=ends,
@@ -218,7 +263,8 @@ def forward_work(
         kernels=layers * _launched(model, workload, layouts, eager=eager),
         expert_layers=layers * model.moe_layers / model.blocks,
         backward_products=1.0 if workload.adapter else 2.0,
-        dequantised_s=made / device.bytes_per_s,
+        dequantised_s=dequantised_bytes(model, workload, layouts) / device.bytes_per_s,
+        changed_s=change_bytes(model, workload) / device.bytes_per_s,
         compiled=layouts.compile,
         update_s=update_bytes(model, workload, layouts, chosen, written_bytes) / device.bytes_per_s,
         orthogonal_s=orthogonal_flops(model, workload, layouts) / half_peak,
@@ -226,7 +272,13 @@ def forward_work(
 
 
 def _between(
-    model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, *, eager: bool
+    model: ModelSpec,
+    workload: Workload,
+    layouts: Layouts,
+    device: DeviceSpec,
+    *,
+    eager: bool,
+    adapter_moves: AdapterMoves,
 ) -> dict[str, Numbers]:
     """Returns the seconds of moving what lies between a micro batch's products, scores, dropout and adapters too."""
     layers = slowest_layers(model, layouts)
@@ -234,12 +286,12 @@ def _between(
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     scores = 0.0 if workload.fused_attention else SCORE_ELEMENTS[eager] * model.heads * workload.sequence_tokens
     dropped = DROPOUT_ELEMENTS[eager] * model.width * (model.kind == "encoder")
-    elements = block_elements(model, workload, layouts) + bias_elements(model, layouts, eager=eager)
+    elements = block_elements(model, workload, layouts) + bias_elements(model, layouts, device, eager=eager)
     return {
         "scores_s": each_s * tokens * scores / layouts.tp,
         "traffic_s": each_s * tokens * elements,
         "encoder_s": each_s * tokens * dropped,
-        "adapted_s": each_s * tokens * adapter_elements(model, workload, layouts),
+        "adapted_s": each_s * tokens * adapter_elements(model, workload, layouts, adapter_moves),
     }
 
 
@@ -324,14 +376,19 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
     return np.asarray(wide / width + inner / layouts.tp)
 
 
-def bias_elements(model: ModelSpec, layouts: Layouts, *, eager: bool) -> Numbers:
+def bias_elements(model: ModelSpec, layouts: Layouts, device: DeviceSpec, *, eager: bool) -> Numbers:
     """Returns what biases add to ``block_elements``: a third of what both passes move.
 
     The backward pass sums the gradient of each product's result. Code that runs line by line adds a bias to the result
-    after the product, a read and a write; else the product's kernel does.
+    after the product, a read and a write; else the product's kernel does. Grouped products of libraries for GPUs leave
+    those of experts' results to ``EXPERT_BIAS_ELEMENTS``.
     """
-    outputs = sum(each.outputs * each.rows * each.layers for each in matrices(model) if each.bias and _in_block(each))
-    return np.asarray((3 if eager else 1) / 3 * outputs / model.blocks / layouts.tp)
+    biased = [each for each in matrices(model) if each.bias and _in_block(each)]
+    outputs = sum(each.outputs * each.rows * each.layers for each in biased)
+    routed = sum(each.outputs * each.rows * each.layers for each in biased if each.name == "down" and each.copies > 1)
+    grouped = (layouts.compile == 0) & (device.kind in ("cuda", "rocm"))
+    apart = np.where(grouped, EXPERT_BIAS_ELEMENTS, 0.0) * routed
+    return np.asarray(((3 if eager else 1) / 3 * outputs + apart) / model.blocks / layouts.tp)
 
 
 def expert_kernels(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
@@ -361,6 +418,8 @@ def kernels(model: ModelSpec, workload: Workload, *, eager: bool | NDArray[np.bo
     between = 17 if model.positions == "rope" else 11
     written = (16 if model.norm == "rmsnorm" else 2) + (10 if model.positions == "rope" else 0) + 10
     targets = len(workload.adapter.targets) if workload.adapter else 0
+    if workload.adapter and workload.adapter.frozen == "nf4":
+        products += DEQUANTISING_KERNELS * products
     beside = np.where(eager, np.maximum(written, between) + 10 * targets, between + 4 * targets)
     return np.asarray(products + beside + (12 if model.experts else 0))
 

@@ -1,7 +1,8 @@
 """Turns a published row into a question to the planner: shape, workload, layout, and what had to be assumed.
 
 Only what the row says is used: its columns, and the settings in its notes. Where a source does not print a setting the
-framework's default is taken, which the stack's data file names.
+framework's default is taken, which the stack's data file names. A decoder that the catalogue knows by name, and whose
+columns agree with it, has the parts that no column says: biases, windows, latent attention.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Literal, NamedTuple
 
+from trainwright.hardware.catalogue.models import find_model
 from trainwright.planner.evidence.rows import LARGEST, Record, number
 from trainwright.planner.evidence.words import compiled, flag, offloaded, switch, trains
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
@@ -106,7 +108,24 @@ def model_of(record: Record) -> ModelSpec:
     )
     if problems := model.problems():
         raise ValueError("; ".join(problems))
-    return model
+    return _known(record.text("model_name"), model)
+
+
+def _known(name: str, shape: ModelSpec) -> ModelSpec:
+    """Returns the catalogue's decoder of that name where it has this shape, with what rows change; else the shape."""
+    found = find_model(name) if shape.kind == "decoder" else None
+    if found is None or not isinstance(found.spec, ModelSpec) or _sizes(found.spec) != _sizes(shape):
+        return shape
+    told = ("vocabulary", "tied", "further_layers")
+    context = max(found.spec.context_tokens, shape.context_tokens)
+    return replace(found.spec, context_tokens=context, **{key: getattr(shape, key) for key in told})
+
+
+def _sizes(model: ModelSpec) -> tuple[int, ...]:
+    """Returns what the columns say of a decoder's blocks."""
+    experts = model.experts
+    inner = (model.ffn_width,) if experts is None else (experts.count, experts.active, experts.ffn_width)
+    return (model.layers, model.width, model.heads, model.kv_heads, model.gated, *inner)
 
 
 def _experts(record: Record) -> Experts | None:

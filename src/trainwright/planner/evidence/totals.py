@@ -64,7 +64,7 @@ _EXTRAPOLATED = re.compile(r"\bestimated?\b|\best\.|\bplan\b", re.IGNORECASE)
 class Total:
     """One training: device-hours reported, and predicted as low, mid and high.
 
-    ``bare_hours`` are without the overhead of runs; ``steps_s`` are the steps alone. An ``extrapolated`` row is held to
+    ``bare_hours`` are without the overhead of runs; ``steps_s`` are the steps alone, ``flops`` their model FLOPs. An ``extrapolated`` row is held to
     these. ``spread`` is the steps' own standard deviation of the logarithm.
     """
 
@@ -80,6 +80,7 @@ class Total:
     generation: str
     extrapolated: bool
     steps_s: float
+    flops: float
     bare_hours: float
     spread: float
 
@@ -151,6 +152,7 @@ def total(record: Record) -> Total:
         generation=generation(spec),
         extrapolated=extrapolated,
         steps_s=float(parts.steps_s[0]),
+        flops=float(planned_run.run.steps[0] * step.step_flops[0]),
         bare_hours=float(bare_s[0]) * per_second,
         spread=step.spread,
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.runs import read_runs
+from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.plan.sizes import AS_ASKED
 from trainwright.spec.plan import INTERVAL, Assumption, Plan
 
@@ -48,7 +49,9 @@ def _of_overhead(plan: Plan, assumption: Assumption) -> tuple[str, float]:
     """A run without it."""
     estimate = plan.estimate
     steps_s = plan.workload.steps * estimate.phases.total_s
-    return "time", 1.0 + float(read_runs().overhead_share(steps_s, plan.cluster.devices, estimate.mfu or 0.0))
+    peak = plan.cluster.devices * peak_flops_per_s(plan.cluster.device, plan.workload.precision)
+    flops = steps_s * peak * (estimate.mfu or 0.0)
+    return "time", 1.0 + float(read_runs().overhead_share(steps_s, plan.cluster.devices, flops))
 
 
 def _of_length(plan: Plan, assumption: Assumption) -> tuple[str, float]:

@@ -131,6 +131,7 @@ def _attention(planned: Planned) -> Explanation:
         Term("m", first(forecast.layouts.micro_batches), "", "micro batches of a rank"),
         Term("c", first(rate.compute), "", "time of the stack's kernels, fitted"),
         Term("A", first(work.attention_s), "s", "what the mask leaves, at the peak"),
+        Term("z", first(work.thin_heads), "", "against heads of 128, which r is for"),
         Term("r", first(rate.attention), "", "share of the peak reached, fitted"),
         Term("h", first(rate.ramp), "tokens", "sequence that reaches half of that, fitted"),
         Term("a", first(work.short_s), "s", "fused attention's part of A, for each token"),
@@ -140,7 +141,7 @@ def _attention(planned: Planned) -> Explanation:
         *left,
     )
     about, value = "attention of the forward pass", _forward_s(forecast, "attention")
-    formula = f"m × c × ((A + h × a) / {'(r × k)' if left else 'r'} + s × S / w)"
+    formula = f"m × c × ((z × A + h × a) / {'(r × k)' if left else 'r'} + s × S / w)"
     return Explanation("time.attention", about, formula, terms, value, "s", source=_FIT)
 
 

@@ -71,11 +71,20 @@ class Forecast:
         return np.asarray(self.step_s * np.exp(INTERVAL * self.spread))
 
     @property
+    def step_tokens(self) -> Numbers:
+        """Returns the tokens that all devices train in one step."""
+        work = self.run.workload
+        return np.asarray(self.layouts.batch_sequences * (work.example_tokens or work.sequence_tokens))
+
+    @property
+    def step_flops(self) -> Numbers:
+        """Returns the model FLOPs of one step."""
+        return self.step_tokens * self.model_flops_per_token
+
+    @property
     def tokens_per_s_per_device(self) -> Numbers:
         """Returns the tokens per second of one device."""
-        work = self.run.workload
-        tokens = self.layouts.batch_sequences * (work.example_tokens or work.sequence_tokens)
-        return np.asarray(tokens / self.step_s / self.layouts.devices)
+        return np.asarray(self.step_tokens / self.step_s / self.layouts.devices)
 
     @property
     def mfu(self) -> Numbers:

@@ -12,6 +12,7 @@ import numpy as np
 from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
 from trainwright.hardware.catalogue.stacks import read_stack, stack_names
+from trainwright.planner.counts.adapters import adapter_moves
 from trainwright.planner.counts.images import convnet_work
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts, Values
@@ -41,6 +42,7 @@ class Rates:
     traffic: Values
     compiled: Values
     adapted: Values
+    dequantised: Values
     loss: Values
     ramp: Values
     launch_s: Values
@@ -176,7 +178,7 @@ def spread_of(run: RunSpec) -> float:
 WORK_OF: Mapping[Kind, tuple[str, ...]] = {
     "products": ("products_s", "unaligned_s", "operands_s"),
     "attention": ("attention_s", "short_s", "scores_s"),
-    "between": ("traffic_s", "encoder_s", "casts_s", "adapted_s", "dequantised_s"),
+    "between": ("traffic_s", "encoder_s", "casts_s", "adapted_s", "dequantised_s", "changed_s"),
     "head": ("head_s", "loss_s"),
     "launches": ("kernels", "expert_layers"),
     "update": ("update_s", "orthogonal_s"),
@@ -230,6 +232,7 @@ class Catalogue:
             eager=stack.memory.kernels == "eager",
             chosen=run.kernels,
             written_bytes=stack.update_bytes if written is None else written,
+            adapter_moves=adapter_moves(stack),
         )
 
     def rates(self, run: RunSpec) -> Rates:
@@ -247,11 +250,11 @@ def reached(work: Work, rate: Rates, *, left: Values = 1.0) -> Kernels:
     """
     aligned = work.products_s + (1 / rate.unaligned - 1) * work.unaligned_s
     products = aligned / (rate.products * work.busy**rate.tiles * left) + rate.operands * work.operands_s
-    attention = (work.attention_s + rate.ramp * work.short_s) / (rate.attention * left)
+    attention = (work.thin_heads * work.attention_s + rate.ramp * work.short_s) / (rate.attention * left)
     fused = np.where(np.asarray(work.compiled) > 0, rate.compiled, rate.traffic)
     moved = fused * work.traffic_s + rate.scores * work.scores_s + rate.encoder * work.encoder_s
     between = (moved + rate.adapted * work.adapted_s) / rate.bandwidth
-    dequantised = work.dequantised_s / rate.bandwidth
+    dequantised = (rate.dequantised * work.dequantised_s + work.changed_s) / rate.bandwidth
     head, loss = work.head_s / rate.head, rate.loss * work.loss_s
     return Kernels(
         forward=products + attention + between + dequantised,

@@ -8,7 +8,13 @@ import pytest
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.planner.counts.adapters import adapter_elements, change_bytes, dequantised_bytes, prompt_tokens
+from trainwright.planner.counts.adapters import (
+    adapter_elements,
+    adapter_moves,
+    change_bytes,
+    dequantised_bytes,
+    prompt_tokens,
+)
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.work import forward_work, kernels
 from trainwright.planner.forecast.forecast import step_s
@@ -52,7 +58,7 @@ def test_dequantising_costs_two_passes_and_a_third_where_layers_are_recomputed()
     plain, quantised = work(sequence=4096, adapter=adapter()), work(sequence=4096, adapter=adapter("nf4"))
     device = ONE.device
     counted = forward_work(LLAMA, quantised, layouts(quantised), device)
-    once = float(counted.dequantised_s[0]) / CATALOGUE.efficiency.bandwidth
+    once = float(counted.dequantised_s[0]) * CATALOGUE.efficiency.dequantised / CATALOGUE.efficiency.bandwidth
     pace = stack("hf-trainer").time.compute * stack("hf-trainer").time.tuned.get("ampere-16", 1.0)
     for recompute, passes in (("none", 2), ("full", 3)):
         more = seconds(quantised, recompute=recompute) - seconds(plain, recompute=recompute)
@@ -60,8 +66,11 @@ def test_dequantising_costs_two_passes_and_a_third_where_layers_are_recomputed()
 
 
 def test_adapters_move_the_inputs_and_outputs_of_their_matrices_and_prompts_nothing():
-    each = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14336)
-    assert adapter_elements(LLAMA, work(adapter=adapter()), layouts(work()))[0] == each
+    inputs, outputs = 2 * 4096 + 2 * 4096 + 2 * 4096 + 14336, 2 * 4096 + 2 * 1024 + 2 * 14336 + 4096
+    # PEFT: cast to fp32 and read again; product, scale, sum. Unsloth: one read; and the sum's own product.
+    for name, moved in (("hf-trainer", 5 * inputs + 6 * outputs), ("unsloth", inputs + 2 * outputs)):
+        found = adapter_elements(LLAMA, work(adapter=adapter()), layouts(work()), adapter_moves(stack(name)))
+        assert found[0] == moved, name
     assert adapter_elements(LLAMA, work(adapter=adapter(method="prefixtuning")), layouts(work()))[0] == 0
 
 
@@ -77,6 +86,11 @@ def test_code_that_runs_line_by_line_launches_more_and_a_compiler_fewer():
     assert eager[0] > 1.5 * compiled[0]
     few = forward_work(LLAMA, work(), layouts(work(), compiled=True), ONE.device, eager=True)
     assert few.kernels[0] == 32 * compiled[0]
+
+
+def test_weights_in_four_bits_launch_three_kernels_more_before_each_product():
+    plain, quantised = (kernels(LLAMA, work(adapter=adapter(frozen))) for frozen in ("bf16", "nf4"))
+    assert quantised - plain == 3 * 7
 
 
 def test_short_sequences_wait_for_the_host():

@@ -27,6 +27,7 @@ from trainwright.planner.counts.work import (
     on_tensor_cores,
     peak_flops_per_s,
     product_shape,
+    thin_heads,
     tile_share,
 )
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
@@ -149,9 +150,44 @@ def test_dropout_line_by_line_moves_the_width_and_in_one_kernel_its_masks():
 def test_biases_are_added_by_products_and_their_gradients_sum_all_results():
     bert, none = catalogue_model("bert-large"), np.zeros(1)
     nine = 9 * bert.width
-    assert bias_elements(bert, layouts(ParallelPlan()), eager=False)[0] == pytest.approx(nine / 3)
-    assert bias_elements(bert, layouts(ParallelPlan()), eager=True)[0] == pytest.approx(nine)
-    assert bias_elements(LLAMA_8B, layouts(ParallelPlan()), eager=True) == none
+    assert bias_elements(bert, layouts(ParallelPlan()), H100, eager=False)[0] == pytest.approx(nine / 3)
+    assert bias_elements(bert, layouts(ParallelPlan()), H100, eager=True)[0] == pytest.approx(nine)
+    assert bias_elements(LLAMA_8B, layouts(ParallelPlan()), H100, eager=True) == none
+
+
+def test_grouped_products_leave_the_biases_of_experts_to_kernels_in_32_bits():
+    """Bytes of an expert's result, line by line of TEGroupedMLP: weight x bias in fp32, sum, join, cast; and back."""
+    model, one = catalogue_model("gpt-oss-20b"), layouts(ParallelPlan())
+    forward = (2 + 4) + (2 + 4 + 4) + (4 + 4) + (4 + 2) - 2  # the bias itself is read once for many results
+    backward = (2 + 4) + (4 + 2) + (2 + 2) + 2 * (4 + 4 + 4)
+    rows = model.experts.active * model.width
+    added = bias_elements(model, one, H100, eager=False) - bias_elements(model, one, device("tpu-v6e"), eager=False)
+    assert 3 * 2 * added[0] == pytest.approx((forward + backward) * rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "longer"),
+    [("a100-sxm-80gb", 64, 189 / 171), ("h100-sxm", 64, 648 / 497), ("h100-sxm", 256, 648 / 746)],
+)
+def test_attention_of_thin_heads_reaches_less(name, size, longer):
+    """Heads of 128 over heads of 64 and 256 in the figures of FlashAttention-2 and -3, causal, 16k tokens (recall)."""
+    model, spec = replace(LLAMA_8B, head_size=size), device(name)
+    assert thin_heads(model, WORK, spec, peak_flops_per_s(spec, "bf16")) == pytest.approx(longer, rel=0.1)
+
+
+def test_blackwell_ultra_makes_twice_as_many_exponentials():
+    """A third faster, forward, with heads of 192 and 128 (NVIDIA's article); less with the five products backward."""
+    model = catalogue_model("deepseek-v3")
+    older, newer = (thin_heads(model, WORK, spec, 2.25e15) for spec in map(device, ("b200-sxm", "b300-sxm")))
+    assert 1.05 < older / newer < 1.35
+
+
+def test_heads_of_128_are_what_rates_are_for_and_a_tpu_pads_to_them():
+    for name in ("a100-sxm-80gb", "b200-sxm", "tpu-v6e", "mi300x"):
+        spec = device(name)
+        assert thin_heads(LLAMA_8B, WORK, spec, peak_flops_per_s(spec, "bf16")) == 1
+    gpt_oss, tpu = catalogue_model("gpt-oss-20b"), device("tpu-v6e")
+    assert thin_heads(gpt_oss, WORK, tpu, peak_flops_per_s(tpu, "bf16")) == 2
 
 
 def test_each_expert_of_a_rank_has_kernels_of_its_own_and_more_in_eight_bits():

@@ -64,6 +64,16 @@ def test_known_models_are_found_by_their_shape_alone(name, columns):
     assert parameters == pytest.approx(total_parameters(catalogue_model(name)), rel=0.005)
 
 
+def test_a_known_name_of_the_same_sizes_brings_what_no_column_says():
+    told = {"model_name": "GPT OSS 120B", "arch": "moe", "n_layers": 36, "hidden": 2880, "ffn_hidden": 2880}
+    told |= {"n_heads": 64, "n_kv_heads": 8, "vocab": 201088, "notes": "experts=128;topk=4;head_dim=64"}
+    known, shorter, other = (model_of(record(**told | each)) for each in ({}, {"n_layers": 4}, {"model_name": "own"}))
+    assert (known.window_tokens, known.windowed_layers, known.sinks, known.experts.bias) == (128, 18, True, True)
+    for shape in (shorter, other):
+        assert shape.window_tokens is None and not shape.experts.bias
+    assert model_of(record(**told | {"vocab": 201216})).vocabulary == 201216
+
+
 def test_printed_sizes_of_the_table_agree_with_the_shapes():
     """``n_params`` is never read: it checks that the shape was understood. One row in twenty prints a round number."""
     off = []
