@@ -1,35 +1,42 @@
 """``Elsewhere``: a folder or any fsspec URL that checkpoints also go to, and from which a new machine goes on.
 
-Each rank copies its own files; the index goes last, so that present means complete there too.
+Each rank copies its share of the files; the index goes last, so that present means complete there too. ``Mirror`` keeps
+what is here and what is there the same: what the place refuses ends no training, and is tried again.
 """
 
 from __future__ import annotations
 
 import posixpath
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import fsspec
 from fsspec.archive import AbstractArchiveFileSystem
 
 from trainwright.artifact.checkpoint.index import INDEX, PREFIX, read_index, step_of
-from trainwright.artifact.store import sync_directory
-from trainwright.core.errors import MachineError, RecipeError, TrainwrightError, in_one_line
+from trainwright.artifact.store import sync_directory, writable
+from trainwright.core.errors import DataError, MachineError, RecipeError, TrainwrightError, in_one_line
 from trainwright.core.paths import local_path
 from trainwright.core.spelling import did_you_mean
 
 KEY = "train.exec.checkpoint_to"
+FIX = "mend the place, or leave the key out"
+Exchange = Callable[[Any], list[Any]]
+"""Gives a value to all ranks and returns theirs, by number."""
 
 
 def place_problem(place: str) -> TrainwrightError | None:
     """Returns what is wrong with a place before anybody goes there.
 
-    A protocol is unknown, needs a package, or is an archive's, out of which no old checkpoint can be deleted.
+    A folder cannot be where it is named. A protocol is unknown, needs a package, or is an archive's, out of which no
+    old checkpoint can be deleted.
     """
     if "://" not in place:
-        return None
+        return _folder_problem(local_path(place).absolute())
     for part in place.split("::"):
         protocol = part.partition("://")[0]
         try:
@@ -46,12 +53,21 @@ def place_problem(place: str) -> TrainwrightError | None:
     return None
 
 
+def _folder_problem(folder: Path) -> MachineError | None:
+    """Returns why nothing can be written to a folder; what only writing shows, ``Elsewhere.probe`` finds."""
+    nearest = next(each for each in (folder, *folder.parents) if each.exists())
+    if nearest.is_dir() and writable(folder):
+        return None
+    seen = f"{nearest} may not be written to" if nearest.is_dir() else f"{nearest} is a file"
+    return MachineError("checkpoints cannot go to this folder", where=KEY, seen=seen, fix=FIX)
+
+
 class Elsewhere:
     """The checkpoints of one training at another place, in a folder of the training's own name.
 
     Raises:
         RecipeError: no such protocol, or its client does not open the place.
-        MachineError: the protocol's package is not installed.
+        MachineError: the protocol's package is not installed, or a folder cannot be there.
     """
 
     def __init__(self, place: str, out: Path) -> None:
@@ -72,6 +88,18 @@ class Elsewhere:
         self.place = place
         self._root = posixpath.join(path, out.name.removesuffix(".partial"))
 
+    def probe(self) -> None:
+        """Writes a file of a few bytes and deletes it.
+
+        Raises:
+            MachineError: the place refuses one of the two.
+        """
+        path = self._at(f".probe-{uuid4().hex}")
+        with self._asking():
+            self._system.makedirs(self._root, exist_ok=True)
+            self._system.pipe_file(path, b"may be deleted")
+            self._system.rm_file(path)
+
     def put(self, folder: Path, name: str, files: Sequence[str]) -> None:
         """Copies files of a folder into the checkpoint of this name.
 
@@ -90,6 +118,16 @@ class Elsewhere:
                 if name not in names:
                     self._system.rm_file(self._at(name, INDEX))
                     self._system.rm(self._at(name), recursive=True)
+
+    def complete(self) -> list[str]:
+        """Returns the names of complete checkpoints, oldest first. Raises as ``put``."""
+        with self._asking():
+            return self._complete()
+
+    def withdraw(self, name: str) -> None:
+        """Deletes the index of a complete checkpoint, which is none from then on. Raises as ``put``."""
+        with self._asking():
+            self._system.rm_file(self._at(name, INDEX))
 
     def fetch(self, root: Path, *, after: int) -> Path | None:
         """Copies the newest complete checkpoint into ``root`` if it is of a later step than ``after``; returns it.
@@ -136,5 +174,107 @@ class Elsewhere:
                 "cannot reach the place where checkpoints go",
                 where=KEY,
                 seen=f"{self.place}: {in_one_line(error)}",
-                fix="mend the place, or leave the key out",
+                fix=FIX,
             ) from error
+
+
+class Mirror:
+    """The complete checkpoints of a training's folder, at another place too; all ranks must call a method together.
+
+    What the place refuses is no error here: it is remembered, and copied with the next checkpoint that goes there.
+
+    Attributes:
+        place: where to.
+        current: whether the last copy left nothing out; before the first one nobody knows.
+        refusal: why the last copy failed, if it did.
+        said: what a person should hear of, oldest first; whoever tells it takes it out.
+    """
+
+    def __init__(self, place: Elsewhere, root: Path, *, rank: int, ranks: int) -> None:
+        """Copies nothing yet.
+
+        Args:
+            place: where to.
+            root: the folder with checkpoints, which all ranks see.
+            rank: of this process.
+            ranks: processes that copy together.
+        """
+        self.place, self._root = place, root
+        self._rank, self._ranks = rank, ranks
+        self._owed: set[str] = set()
+        self.current = False
+        self.refusal: MachineError | None = None
+        self.said: list[str] = []
+
+    def probe(self, exchange: Exchange) -> None:
+        """Tries the place from every rank.
+
+        Raises:
+            MachineError: one of them cannot write there; all raise it.
+        """
+        self._together(self.place.probe, exchange)
+
+    def bring(self, kept: Sequence[str], exchange: Exchange, *, fresh: str | None = None) -> None:
+        """Copies what is kept here and not there, and deletes there what is not kept.
+
+        Args:
+            kept: names of complete checkpoints; the first rank's hold.
+            exchange: between the ranks.
+            fresh: one of them, just written: whatever lies there under its name is another one.
+        """
+        owed = self._owed | ({fresh} if fresh else set())
+        try:
+            lead = self._rank == 0
+            missing: Mapping[str, list[str]] = self._together(
+                lambda: self._missing(kept, owed) if lead else None, exchange
+            )[0]
+            for name, files in missing.items():
+                share = files[self._rank :: self._ranks]
+                self._together(lambda name=name, share=share: self.place.put(self._root / name, name, share), exchange)
+                self._together(
+                    lambda name=name: self.place.put(self._root / name, name, [INDEX]) if lead else None, exchange
+                )
+            self._together(lambda: self.place.keep(kept) if lead else None, exchange)
+        except MachineError as error:
+            self._owed, self.current, self.refusal = owed, False, error
+            self.said.append(f"checkpoints could not be copied, which is tried again with the next one: {error}")
+            return
+        if self.refusal is not None:
+            self.said.append(f"checkpoints are copied to {self.place.place} again: none is missing there")
+        self._owed, self.current, self.refusal = set(), True, None
+
+    def keep(self, names: Sequence[str]) -> None:
+        """Deletes there all but these, by this rank alone. Raises as ``Elsewhere.keep``."""
+        self.place.keep(names)
+
+    def fetch(self, *, after: int) -> Path | None:
+        """Copies a newer checkpoint from there, by this rank alone. Returns and raises as ``Elsewhere.fetch``."""
+        return self.place.fetch(self._root, after=after)
+
+    def _missing(self, kept: Sequence[str], owed: set[str]) -> dict[str, list[str]]:
+        """Returns the files of each checkpoint to copy, the newest first; what is there of it is complete no more."""
+        there = set(self.place.complete())
+        missing = {}
+        for name in sorted(kept, reverse=True):
+            if name in there and name not in owed:
+                continue
+            try:
+                files = sorted(read_index(self._root / name).files)
+            except DataError:
+                continue  # a damaged one helps nobody there; whoever reads it here names it
+            if name in there:
+                self.place.withdraw(name)
+            missing[name] = files
+        return missing
+
+    def _together(self, work: Callable[[], Any], exchange: Exchange) -> list[Any]:
+        """Returns what came of the work on each rank, or raises what the first of them met."""
+        try:
+            told = work()
+        except MachineError as error:
+            told = error
+        results = exchange(told)
+        for each in results:
+            if isinstance(each, MachineError):
+                raise each
+        return results

@@ -143,6 +143,14 @@ class Checkpoints:
         """Leaves no write under way, whatever ended the training; a second Ctrl-C waits for nothing."""
         if self._writing is not None and not (kind is not None and issubclass(kind, KeyboardInterrupt)):
             self._writing.join()
+        self.tell()
+
+    def tell(self) -> None:
+        """Tells people what the other place refused since the last call."""
+        while self._elsewhere is not None and self._elsewhere.said:
+            text = self._elsewhere.said.pop(0)
+            if self._world.leads:
+                self._events.message(text)
 
     @property
     def copy_bytes(self) -> int:
@@ -178,6 +186,27 @@ class Checkpoints:
         )
         self._writing = Writing(job.run)
         return self._writing
+
+    def finish(self) -> None:
+        """Waits for the last write, and copies once more what the other place lacks; all processes must ask together.
+
+        Raises:
+            MachineError: as ``Pending.wait``; or the place still refuses, while all checkpoints are complete here.
+        """
+        self._settle()
+        elsewhere = self._elsewhere
+        if elsewhere is None or elsewhere.current:
+            return
+        kept = checkpoints_in(self.root)
+        elsewhere.bring([path.name for path in kept], self._world.gathered)
+        self.tell()
+        if elsewhere.refusal is not None:
+            raise elsewhere.refusal.at(
+                elsewhere.refusal.where, what="all steps are made, and their checkpoints cannot be copied"
+            ).with_fix(
+                "mend the place, or leave the key out, and run the same command: "
+                f"it ends at once, from {self.root.name}/{kept[-1].name}, which is complete"
+            )
 
     def _index(self, state: State) -> Index:
         recent = state.progress.recent
@@ -270,7 +299,10 @@ class Checkpoints:
 
         Raises:
             TrainingError: there are checkpoints, and all of them are damaged; or the newest is of another model.
+            MachineError: nothing can be written to the other place, or nothing read from there.
         """
+        if self._elsewhere is not None:
+            self._elsewhere.probe(self._world.gathered)
         self._fetch()
         found: list[DataError] = []
         paths: list[Path] = self._world.gathered(self.paths())[0]
@@ -294,7 +326,7 @@ class Checkpoints:
         if self._elsewhere is None or not self._world.leads:
             return
         paths = self.paths()
-        fetched = self._elsewhere.fetch(self.root, after=step_of(paths[-1]) if paths else -1)
+        fetched = self._elsewhere.fetch(after=step_of(paths[-1]) if paths else -1)
         if fetched is not None:
             self._events.message(f"{fetched.name} comes from where checkpoints go")
 

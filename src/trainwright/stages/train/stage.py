@@ -33,6 +33,7 @@ from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, whole_on_cpu, write_bundle
 from trainwright.stages.train.layout import check_executable, plan_differences
 from trainwright.stages.train.saving.keeping import Policy
+from trainwright.stages.train.saving.writing import Copies
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
@@ -40,7 +41,7 @@ from trainwright.stages.train.world import ALONE, COMMANDS, World
 BASE = "trainwright.stages.train.base:begin_with"
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
 FLOAT8 = "trainwright.model.precision.float8:convert"
-ELSEWHERE = "trainwright.runtime.elsewhere:Elsewhere"
+ELSEWHERE = "trainwright.runtime.elsewhere"
 MEMORY = "trainwright.stages.train.faults.memory"
 ON_THIS_HOST = "trainwright.stages.train.ranks.start:train_on_ranks"
 TOGETHER = "trainwright.stages.train.ranks.several.together:call_and_train"
@@ -139,13 +140,22 @@ def trainer_of(
         tokenizer=tokenizer,
         events=context.events,
         world=world,
-        elsewhere=None if how.checkpoint_to is None else load(ELSEWHERE, kind="place")(how.checkpoint_to, out),
+        elsewhere=None if how.checkpoint_to is None else _mirror(how.checkpoint_to, out, world),
     )
     task, follows = load_task(recipe, dataset), "base" in context.inputs
     trainer = Trainer(
         task, network, dataset, checkpoints, settings, recipe=recipe, out=out, from_step=follows, world=world
     )
     return trainer, new_head
+
+
+def _mirror(place: str, out: Path, world: World) -> Copies:
+    """Returns the other place that checkpoints go to. Raises as ``Elsewhere``."""
+    there = load(f"{ELSEWHERE}:Elsewhere", kind="place")(place, out)
+    mirror: Copies = load(f"{ELSEWHERE}:Mirror", kind="place")(
+        there, out / "checkpoints", rank=world.rank, ranks=world.ranks
+    )
+    return mirror
 
 
 def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:

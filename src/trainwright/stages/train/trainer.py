@@ -199,6 +199,10 @@ class Trainer:
             self.checkpoints.save(self.state()).wait()  # the start, where a first fault goes back to
         while self.progress.step < self.settings.steps:
             validation = self._until_rolled_back(metrics, stop, events, collect, limit)
+        if validation is None:  # an earlier session made the last step
+            validation = self._validate(metrics, self.progress.step)
+        with self.clock.phase("checkpoint"):
+            self.checkpoints.finish()
         self.progress = self.progress.spent(self.clock.stop())
         return validation
 
@@ -223,6 +227,7 @@ class Trainer:
                 metrics.report(done, self._rates(share), times)
                 self.progress = replace(self.progress.spent(times), recent=metrics.recent)
                 metrics.metric("train/goodput", self._goodput().share, step=done)
+                self.checkpoints.tell()
                 self.world.compare(done, times, metrics)
             measured: dict[str, float] = {}
             if decided.validate:

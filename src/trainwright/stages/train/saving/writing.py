@@ -31,16 +31,26 @@ Exchange = Callable[[Any], list[Any]]
 
 
 class Copies(Protocol):
-    """Another place that complete checkpoints go to."""
+    """Another place that complete checkpoints go to: ``runtime.elsewhere.Mirror``, loaded where there is one."""
 
-    def put(self, folder: Path, name: str, files: Sequence[str]) -> None:
-        """Copies files of a folder into the checkpoint of this name."""
+    current: bool
+    """Whether the last copy left nothing out."""
+    refusal: MachineError | None
+    """Why the last copy failed."""
+    said: list[str]
+    """What people should hear of it."""
+
+    def probe(self, exchange: Exchange) -> None:
+        """Raises a MachineError on all ranks where one of them cannot write there."""
+
+    def bring(self, kept: Sequence[str], exchange: Exchange, *, fresh: str | None = None) -> None:
+        """Copies what is kept and not there; ``fresh`` in any case. A refusal is remembered and never raised."""
 
     def keep(self, names: Sequence[str]) -> None:
-        """Deletes all checkpoints but these."""
+        """Deletes all checkpoints there but these."""
 
-    def fetch(self, root: Path, *, after: int) -> Path | None:
-        """Copies the newest checkpoint to ``root`` if it is of a later step than ``after``; returns it."""
+    def fetch(self, *, after: int) -> Path | None:
+        """Copies the newest checkpoint from there if it is of a later step than ``after``; returns it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +125,15 @@ class Save:
         return self.final.with_name(f".{self.final.name}")
 
     def run(self) -> Path:
-        """Writes it with the other ranks.
+        """Writes it with the other ranks; once it is complete here, it is copied elsewhere, or is not.
 
         Raises:
             MachineError: a rank could not write; all ranks raise it.
         """
         written: list[_Written] = self._all(self._pieces)
-        self._all(lambda: self._finish(written) if self.rank == 0 else None)
+        kept = self._all(lambda: self._finish(written) if self.rank == 0 else None)[0]
+        if self.elsewhere is not None:
+            self.elsewhere.bring(kept, self.exchange, fresh=self.final.name)
         return self.final
 
     def _all(self, work: Callable[[], Any]) -> list[Any]:
@@ -166,11 +178,10 @@ class Save:
                 claim = copy.claim
                 piece = Piece(file=file, offsets=claim.offsets, shape=claim.shape, sha256=done.tensors[name])
                 written.pieces.append((claim, piece))
-        if self.elsewhere is not None:
-            self.elsewhere.put(self.partial, self.final.name, list(written.files))
         return written
 
-    def _finish(self, written: Sequence[_Written]) -> None:
+    def _finish(self, written: Sequence[_Written]) -> list[str]:
+        """Gives the folder its index and its name; returns the names of what is kept."""
         self.small(self.partial)
         files = {name: file for each in written for name, file in each.files.items()}
         small = [path for path in sorted(self.partial.iterdir()) if path.name not in files]
@@ -183,11 +194,7 @@ class Save:
         sync_directory(self.final.parent)
         if former:
             shutil.rmtree(former)
-        kept = self.complete()
-        if self.elsewhere is not None:
-            for names in ([path.name for path in small], [INDEX]):  # the index last, as here
-                self.elsewhere.put(self.final, self.final.name, names)
-            self.elsewhere.keep([path.name for path in kept])
+        return [path.name for path in self.complete()]
 
 
 def _tensors(kind: str, written: Sequence[_Written]) -> dict[str, IndexedTensor]:
