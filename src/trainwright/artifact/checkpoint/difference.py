@@ -51,10 +51,15 @@ class TensorDifference:
 def differences(first: Path, second: Path) -> Iterator[TensorDifference]:
     """Yields each tensor of the model and of the optimizer's state that is not the same in both checkpoints.
 
+    Every byte of both is read first: an index says what was written, not what lies there now.
+
     Raises:
-        DataError: one of them is damaged or incomplete.
+        DataError: one of them is damaged or incomplete; names the file.
     """
     ours, theirs = CheckpointReader(first), CheckpointReader(second)
+    for reader in (ours, theirs):
+        for problem in reader.damages():
+            raise problem
     for mine, other in ((ours.index.model, theirs.index.model), (ours.index.optimizer, theirs.index.optimizer)):
         for name in sorted(mine.keys() | other.keys()):
             yield from _of_tensor(name, ours, mine, theirs, other)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import shutil
 
 import numpy as np
 import pytest
 
 from trainwright.artifact.checkpoint.difference import TensorDifference, _numbers, differences
+from trainwright.core.errors import DataError
 
 
 def test_equal_numbers_in_other_pieces_are_equal(make, tensors, tmp_path) -> None:
@@ -46,3 +48,28 @@ def test_bf16_is_the_upper_half_of_fp32() -> None:
     upper = (numbers.view(np.uint32) >> 16).astype(np.uint16)
     assert _numbers(upper.view(np.uint8), "BF16").tolist() == [1.5, -2.0, 0.0]
     assert _numbers(upper.view(np.uint8), "F8_E4M3") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "damaged tensor"),
+        (lambda data: bytes(len(data)), "damaged file"),
+        (lambda data: data[:-1], "its size changed"),
+        (None, "missing"),
+    ],
+    ids=["flipped", "garbage", "torn", "missing"],
+)
+@pytest.mark.parametrize("place", ["first", "second"])
+def test_a_damaged_one_is_not_the_same(make, tensors, tmp_path, place, change, said) -> None:
+    """The index agrees in each case: what lies there decides."""
+    good = make(tmp_path / "good", tensors)
+    bad = shutil.copytree(good, tmp_path / "bad")
+    file = bad / "model-0.safetensors"
+    if change is None:
+        file.unlink()
+    else:
+        file.write_bytes(change(file.read_bytes()))
+    with pytest.raises(DataError, match=said) as caught:
+        list(differences(*((bad, good) if place == "first" else (good, bad))))
+    assert str(caught.value).startswith(str(file))
