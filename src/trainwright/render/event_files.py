@@ -51,6 +51,7 @@ def to_tensorboard(told: Sequence[Point], out: Path, *, run: str) -> Path:
     """Writes a folder that ``tensorboard --logdir`` shows; returns it."""
     folder = out / run
     writing = _package("tensorboard", "tensorboard.summary", extra="train")
+    folder.mkdir(parents=True, exist_ok=True)
     for earlier in folder.glob("events.out.tfevents.*"):
         earlier.unlink()  # TensorBoard would show both
     writer = writing.Writer(str(folder))
@@ -65,6 +66,7 @@ def to_mlflow(told: Sequence[Point], out: Path, *, run: str) -> Path:
     folder = out / "mlruns"
     with _environment(MLFLOW_FILES, "true"):
         mlflow = _package("mlflow", "mlflow", extra="mlflow")
+        folder.mkdir(parents=True, exist_ok=True)
         client = mlflow.MlflowClient(tracking_uri=folder.absolute().as_uri())
         known = client.get_experiment_by_name("trainwright")
         experiment = client.create_experiment("trainwright") if known is None else known.experiment_id

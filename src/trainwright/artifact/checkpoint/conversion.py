@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from trainwright.artifact.checkpoint.index import AVERAGE, IndexedTensor
@@ -11,7 +12,7 @@ from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.checkpoint.tensor_file import Bytes, TensorBytes, write_tensors
 from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS
 from trainwright.artifact.store import sync_directory, writing
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import MachineError, RecipeError
 
 
 def convert(checkpoint: Path, folder: Path, *, averaged: bool = False) -> int:
@@ -25,7 +26,7 @@ def convert(checkpoint: Path, folder: Path, *, averaged: bool = False) -> int:
     Raises:
         DataError: the checkpoint is damaged; names the tensor and the file.
         RecipeError: the folder exists, or the run kept no average.
-        MachineError: it cannot be written.
+        MachineError: it cannot be written; nothing of it is left.
     """
     reader = CheckpointReader(checkpoint)
     stored = {name: f"{name}.{AVERAGE}" if averaged else name for name in reader.index.model}
@@ -37,20 +38,25 @@ def convert(checkpoint: Path, folder: Path, *, averaged: bool = False) -> int:
     if folder.exists():
         raise RecipeError("the folder is there already", where="FOLDER", seen=folder, fix="name another one")
     partial = folder.with_name(f".{folder.name}.partial")
-    with writing(folder, field="FOLDER"):
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        for name in (SHAPE_FILE, TOKENIZER):
-            shutil.copyfile(checkpoint / name, partial / name)
-        write_tensors(
-            partial / WEIGHTS,
-            {
-                name: TensorBytes(dtype=tensor.dtype, shape=tensor.shape, data=_once(reader, key, tensor))
-                for name, key, tensor in ((name, key, tensors[key]) for name, key in stored.items())
-            },
-        )
-        partial.rename(folder)
-        sync_directory(folder.parent)
+    try:
+        with writing(partial), ExitStack() as unfinished:
+            unfinished.callback(shutil.rmtree, partial, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            for name in (SHAPE_FILE, TOKENIZER):
+                shutil.copyfile(checkpoint / name, partial / name)
+            write_tensors(
+                partial / WEIGHTS,
+                {
+                    name: TensorBytes(dtype=tensor.dtype, shape=tensor.shape, data=_once(reader, key, tensor))
+                    for name, key, tensor in ((name, key, tensors[key]) for name, key in stored.items())
+                },
+            )
+            partial.rename(folder)
+            unfinished.pop_all()
+            sync_directory(folder.parent)
+    except MachineError as error:
+        raise error.at(folder).with_fix("mend this, or name another FOLDER; nothing of it is left here") from error
     return sum(path.stat().st_size for path in folder.iterdir())
 
 

@@ -32,11 +32,13 @@ def configure(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the files and say how to see them."""
+    from trainwright.artifact.store import writing
     from trainwright.render.event_files import FORMS, points
 
     output, log = Output.of(args), log_of(args.run_folder)
     told = points(log)
-    folder = FORMS[args.to](told, args.out, run=log.absolute().parent.name.removesuffix(".partial"))
+    with writing(args.out, field="--out"):
+        folder = FORMS[args.to](told, args.out, run=log.absolute().parent.name.removesuffix(".partial"))
     see = HOW_TO_SEE[args.to].format(folder=folder)
     payload = {"events": log, "folder": folder, "points": len(told), "see": see}
     output.result(payload, lambda: output.line(f"{len(told)} numbers: {folder}"))

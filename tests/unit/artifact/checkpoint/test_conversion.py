@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from trainwright.artifact.checkpoint import conversion
 from trainwright.artifact.checkpoint.conversion import convert
-from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.errors import DataError, MachineError, RecipeError
 
 
 def test_weights_are_put_together(make, tensors, tmp_path) -> None:
@@ -48,3 +53,30 @@ def test_nothing_is_written_over(make, tensors, tmp_path) -> None:
     path = make(tmp_path / "c", tensors)
     with pytest.raises(RecipeError, match="there already"):
         convert(path, tmp_path / "c")
+
+
+def test_a_place_where_no_folder_can_be_is_named(make, tensors, tmp_path) -> None:
+    path = make(tmp_path / "c", tensors)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineError, match=r"^/proc/x: cannot write.*; mend this, or name another FOLDER"):
+        convert(path, Path("/proc/x"))
+    with pytest.raises(MachineError, match="/file/x: cannot write: a file is where a folder should be"):
+        convert(path, tmp_path / "file" / "x")
+
+
+@pytest.mark.parametrize("ended", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), KeyboardInterrupt()])
+def test_what_ends_it_half_way_leaves_nothing_hidden(make, tensors, tmp_path, monkeypatch, ended) -> None:
+    """Least of all on the disk of which the message asks to free some."""
+    path, write = make(tmp_path / "c", tensors), conversion.write_tensors
+
+    def full(*arguments):
+        write(*arguments)
+        raise ended
+
+    monkeypatch.setattr(conversion, "write_tensors", full)
+    with pytest.raises((MachineError, KeyboardInterrupt)) as caught:
+        convert(path, tmp_path / "there" / "bundle")
+    assert list((tmp_path / "there").iterdir()) == []
+    if isinstance(ended, OSError):
+        assert str(caught.value).startswith(f"{tmp_path}/there/bundle: the disk is full")
+        assert "parts are kept" not in str(caught.value)

@@ -39,5 +39,12 @@ def test_several_trainings_and_none_are_refused(workspace, capsys) -> None:
     assert "no events here" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("out", ["/dev/full", "/proc/nope"])
+def test_a_place_where_no_folder_can_be_is_one_line(workspace, capsys, out) -> None:
+    assert main(["events", "export", str(workspace), "--to", "tensorboard", "--out", out]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {out}") and line.endswith("choose another place with `--out`")
+
+
 def test_every_tool_has_its_form_and_says_how_to_see_it() -> None:
     assert set(TOOLS) == set(FORMS) == set(HOW_TO_SEE)
