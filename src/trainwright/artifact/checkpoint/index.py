@@ -11,8 +11,11 @@ from typing import Any
 from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import digest
 from trainwright.core.records import from_json, to_json
+from trainwright.core.spelling import counted
 
 INDEX = "checkpoint.json"
+FOLDER = "checkpoints"
+"""Of a training: where its checkpoints are."""
 FORMAT = 2
 MODEL, OPTIMIZER, STATE = "model", "optimizer", "state.json"
 PREFIX = "step-"
@@ -102,24 +105,47 @@ def read_index(path: Path) -> Index:
     """Returns the index in a checkpoint's folder.
 
     Raises:
-        DataError: it is missing, damaged or of another format.
+        DataError: it is missing, damaged or of another format; says which checkpoint may have been meant.
     """
-    where = path / INDEX
+    where, expected = path / INDEX, f"a folder {PREFIX}... with {INDEX}"
     try:
-        record: Any = json.loads(where.read_bytes())
+        data = where.read_bytes()
     except FileNotFoundError as error:
-        raise DataError("no complete checkpoint here", where=path, expected=f"a folder with {INDEX}") from error
-    except (OSError, ValueError) as error:
-        raise DataError("the checkpoint's index cannot be read", where=where, seen=str(error)) from error
+        raise DataError("no complete checkpoint here", where=path, expected=expected, fix=_meant(path)) from error
+    except NotADirectoryError as error:
+        raise DataError("not a folder", where=path, expected=expected) from error
+    except OSError as error:
+        raise DataError("the checkpoint's index cannot be read", where=where, seen=error.strerror) from error
+    fix = another_step(path)
+    try:
+        record: Any = json.loads(data)
+    except ValueError as error:
+        seen = f"{counted(len(data), 'byte')} that are no JSON" if data else "an empty file"
+        raise DataError("the checkpoint's index cannot be read", where=where, seen=seen, fix=fix) from error
     found = record.get("format") if isinstance(record, dict) else 1
     if found != FORMAT:
         raise DataError(
             "this checkpoint was written in another format", where=where, seen=f"{found}", expected=f"format {FORMAT}"
         )
-    expected = record.pop("sha256", None)
-    if digest(record) != expected:
-        raise DataError("damaged index: its own sha256 does not match", where=where, seen=digest(record))
+    recorded = record.pop("sha256", None)
+    if digest(record) != recorded:
+        raise DataError("damaged index: its own sha256 does not match", where=where, seen=digest(record), fix=fix)
     return from_json(Index, record, where=str(where))
+
+
+def another_step(path: Path) -> str | None:
+    """Returns what to do without a damaged checkpoint: its newest complete neighbour; None where it has none."""
+    others = [each for each in checkpoints_in(path.parent) if each.name != path.name]
+    return f"go on from another step: {others[-1]}" if others else None
+
+
+def _meant(path: Path) -> str | None:
+    """Returns which checkpoint a folder without an index may stand for: the newest in a training, or one of a list."""
+    found = checkpoints_in(path) or checkpoints_in(path / FOLDER)
+    if found:
+        return f"name one, such as the newest: {found[-1]}"
+    others = another_step(path) if path.name.startswith(PREFIX) else None
+    return others or (f"list what there is: trainwright checkpoint ls {path}" if path.is_dir() else None)
 
 
 def is_checkpoint(path: Path) -> bool:

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright.artifact.checkpoint.index import PREFIX, is_checkpoint
+from trainwright.artifact.checkpoint.index import FOLDER, PREFIX, is_checkpoint
 from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.core.errors import DataError
-
-FOLDER = "checkpoints"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,14 +29,16 @@ class Listed:
 
 
 def list_checkpoints(place: Path) -> list[Listed]:
-    """Returns the checkpoints of a training, of all trainings of a workspace, or of several workspaces.
+    """Returns the checkpoints of a training, of all trainings of a workspace, or of several workspaces; or one alone.
 
     Raises:
         DataError: there are none.
     """
+    if is_checkpoint(place):
+        return [_listed(place)]
     found = [_listed(path) for folder in _folders(place) for path in _steps(folder)]
     if not found:
-        expected = f"a training, its folder {FOLDER}, or a workspace of trainings"
+        expected = f"a checkpoint, a training, its folder {FOLDER}, or a workspace of trainings"
         raise DataError("no checkpoints here", where=place, expected=expected)
     return found
 

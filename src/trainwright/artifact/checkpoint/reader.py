@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.artifact.checkpoint.index import Index, IndexedTensor, Piece, read_index
+from trainwright.artifact.checkpoint.index import Index, IndexedTensor, Piece, another_step, read_index
 from trainwright.artifact.checkpoint.tensor_file import ELEMENT_BYTES, TensorFile
 from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import file_digest
@@ -68,6 +68,7 @@ class CheckpointReader:
     def damages(self, files: Collection[str] | None = None, *, deep: bool = True) -> Iterator[DataError]:
         """Yields what is wrong with these files, or with all of them: each damaged tensor by name and file.
 
+        Each names another step to go on from, where there is one.
         Without ``deep`` no file is read: only those that are missing or of another size are found.
         """
         pieces: dict[str, list[tuple[str, Piece]]] = {}
@@ -77,10 +78,8 @@ class CheckpointReader:
         for file in self.index.files if files is None else files:
             inside = pieces.get(file, [])
             problem = self._of_file(file, inside, deep=deep)
-            if problem is not None:
-                yield problem
-            elif deep:
-                yield from self._of_pieces(inside)
+            for each in [problem] if problem is not None else self._of_pieces(inside) if deep else ():
+                yield each.with_fix(another_step(self.path))
 
     def _of_file(self, file: str, inside: Sequence[tuple[str, Piece]], *, deep: bool) -> DataError | None:
         """Returns what is wrong with a file as a whole; it names how many tensors are lost with it."""
