@@ -239,9 +239,7 @@ class TrainSection(Section):
     """The mathematics of the training run."""
 
     sequence_tokens: Count = Field(1024, le=MOST_TOKENS, description="tokens of one training sequence")
-    batch_tokens: Count = Field(
-        65536, le=MOST_TOKENS, description="tokens of one optimizer update, over all devices"
-    )
+    batch_tokens: Count = Field(65536, le=MOST_TOKENS, description="tokens of one optimizer update, over all devices")
     duration: DurationText = Field("20 tok/param", description="'300B tok', '20 tok/param', '2000 steps', '3 epochs'")
     optimizer: Annotated[OptimizerSection, ByName(OPTIMIZER, OptimizerSection, _OPTIMIZER_KEYS)] = Field(
         default_factory=AdamWAloneSection, description="the update rule"

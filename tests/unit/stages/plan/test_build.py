@@ -207,9 +207,7 @@ def test_a_budget_without_recomputation_is_refused(planned):
 
 @pytest.mark.parametrize("sequences", [1, 12, 36, 97, 1000])
 def test_a_micro_batch_is_one_of_all_divisors_the_largest_first(tmp_path, sequences):
-    workload = Workload(
-        sequence_tokens=16, batch_tokens=16 * sequences, steps=1, precision="fp32", optimizer="adamw"
-    )
+    workload = Workload(sequence_tokens=16, batch_tokens=16 * sequences, steps=1, precision="fp32", optimizer="adamw")
     expected = tuple(size for size in range(sequences, 0, -1) if sequences % size == 0)
     assert micro_batches(planned_recipe(tmp_path), workload) == expected
 
