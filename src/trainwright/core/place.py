@@ -80,14 +80,38 @@ def place_of(environ: Mapping[str, str], *, nodes: int) -> Place | None:
         nodes: the recipe's ``train.exec.nodes``.
 
     Raises:
-        RecipeError: several nodes without a number or a meeting place, or variables that cannot be read.
+        RecipeError: several nodes without a number or a meeting place, one with those of another, or variables that
+            cannot be read.
     """
     if NODE_RANK not in environ and RENDEZVOUS not in environ:
         if _all(TORCHRUN, environ):
             return _of_torchrun(environ)
         if _all(SLURM, environ) and _number(environ, "SLURM_STEP_NUM_TASKS") > 1:
             return _of_slurm(environ)
-    return _of_nodes(environ, nodes) if nodes > 1 else None
+    if nodes > 1:
+        return _of_nodes(environ, nodes)
+    _check_alone(environ)
+    return None
+
+
+def _check_alone(environ: Mapping[str, str]) -> None:
+    """Refuses what ``--node-rank`` and ``--rendezvous`` say where one node trains, unless they are of its first."""
+    number, endpoint = environ.get(NODE_RANK, "0"), environ.get(RENDEZVOUS)
+    if number != "0":
+        raise RecipeError(
+            "--node-rank {number} needs --nodes",
+            where="--node-rank",
+            seen="one node",
+            expected="the same --nodes N on every node",
+            number=number,
+        )
+    if endpoint is not None and not _is_endpoint(endpoint):
+        raise RecipeError("no place to meet", where="--rendezvous", seen=repr(endpoint), expected="HOST:PORT")
+
+
+def _is_endpoint(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdigit() and 0 < int(port) < 1 << 16
 
 
 def nodes_of(environ: Mapping[str, str]) -> int | None:
@@ -144,7 +168,7 @@ def _of_nodes(environ: Mapping[str, str], nodes: int) -> Place:
     number = environ.get(NODE_RANK) or environ.get("PET_NODE_RANK", "")
     master = f"{environ.get('PET_MASTER_ADDR', '')}:{environ.get('PET_MASTER_PORT', '')}"
     endpoint = environ.get(RENDEZVOUS) or (master if len(master) > 1 else "")
-    host, colon, port = endpoint.rpartition(":")
+    host, _, port = endpoint.rpartition(":")
     if not (number.isdigit() and int(number) < nodes):
         expected = f"one of 0 to {nodes - 1}, another on every node"
         raise RecipeError(
@@ -154,7 +178,7 @@ def _of_nodes(environ: Mapping[str, str], nodes: int) -> Place:
             expected=expected,
             nodes=nodes,
         )
-    if not (colon and host and port.isdigit() and 0 < int(port) < 1 << 16):
+    if not _is_endpoint(endpoint):
         raise RecipeError(
             "{nodes} nodes train, and have no place to meet",
             where="--rendezvous",

@@ -32,6 +32,24 @@ def test_a_command_alone_has_no_place() -> None:
     assert nodes_of({}) is None
 
 
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ({NODE_RANK: "1", RENDEZVOUS: "foo"}, "--node-rank 1 needs --nodes"),
+        (OPTIONS, "--node-rank 1 needs --nodes"),
+        ({NODE_RANK: "one"}, "--node-rank one needs --nodes"),
+        ({RENDEZVOUS: "foo"}, "no place to meet.*seen 'foo'.*expected HOST:PORT"),
+    ],
+)
+def test_a_number_without_nodes_is_refused(said, line) -> None:
+    with pytest.raises(RecipeError, match=line):
+        place_of(said, nodes=1)
+
+
+def test_the_first_of_one_node_trains_alone() -> None:
+    assert place_of({NODE_RANK: "0", RENDEZVOUS: "first:29400"}, nodes=1) is None
+
+
 def test_a_rank_of_torchrun_meets_where_its_agent_serves() -> None:
     place = place_of(TORCHRUN, nodes=1)
     assert place == Place(

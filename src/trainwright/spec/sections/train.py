@@ -37,6 +37,8 @@ SCHEDULE = Extension("schedule", SCHEDULES, Called(arguments=("done", "section")
 MEANT = "trainwright.spec.sections.meant:check"
 SLURM_END = "SLURM_JOB_END_TIME"
 """Slurm's variable that limits a training as ``time_limit`` does: the end of its job, in seconds since 1970."""
+MOST_TOKENS = 1 << 40
+"""Of a sequence and of an update: 65,000 times the 16M of the largest batches that are published (Llama 3)."""
 
 _Optimizer = Annotated[str, OPTIMIZER, Field(description="adamw, or muon for the blocks' matrices")]
 _Schedule = Annotated[
@@ -236,8 +238,8 @@ class TrainExec(Section):
 class TrainSection(Section):
     """The mathematics of the training run."""
 
-    sequence_tokens: Count = Field(1024, description="tokens of one training sequence")
-    batch_tokens: Count = Field(65536, description="tokens of one optimizer update, over all devices")
+    sequence_tokens: Count = Field(1024, le=MOST_TOKENS, description="tokens of one training sequence")
+    batch_tokens: Count = Field(65536, le=MOST_TOKENS, description="tokens of one optimizer update, over all devices")
     duration: DurationText = Field("20 tok/param", description="'300B tok', '20 tok/param', '2000 steps', '3 epochs'")
     optimizer: Annotated[OptimizerSection, ByName(OPTIMIZER, OptimizerSection, _OPTIMIZER_KEYS)] = Field(
         default_factory=AdamWAloneSection, description="the update rule"

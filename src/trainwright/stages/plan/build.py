@@ -162,7 +162,8 @@ def micro_batches(recipe: Recipe, workload: Workload, parallel: ParallelPlan = O
     whole = math.gcd(*(len(parallel.rows(workload.batch_sequences, place)) for place in places))
     if wanted != "auto":
         return (min(wanted, whole),)
-    return tuple(size for size in range(whole, 0, -1) if whole % size == 0)
+    small = [size for size in range(1, math.isqrt(whole) + 1) if whole % size == 0]
+    return tuple(sorted({*small, *(whole // size for size in small)}, reverse=True))
 
 
 def _run(model: ModelSpec, workload: Workload, here: Here, kernels: KernelChoice) -> RunSpec:

@@ -18,6 +18,8 @@ from trainwright.spec.sections.train import AdamWAloneSection, DecaySection, Muo
         ({"optimizer": {"name": "contract.additions.optimizers:momentum", "embedding_lr": 1}}, "embedding_lr"),
         ({"schedule": {"name": "contract.additions.schedules:square_root", "final_ratio": 0}}, "final_ratio"),
         ({"schedule": {"name": "constant", "final_ratio": 0.5}}, "final_ratio"),
+        ({"batch_tokens": "1e30"}, "less than or equal to 1099511627776"),
+        ({"batch_tokens": "1e30", "sequence_tokens": "1e30"}, "less than or equal to 1099511627776"),
         ({"exec": {"micro_batch": 0}}, "greater than 0"),
         ({"exec": {"threads": -1}}, "greater than 0"),
         ({"exec": {"threads": 100_000}}, "less than or equal to 1024"),

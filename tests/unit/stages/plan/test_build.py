@@ -10,8 +10,9 @@ from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.plan.estimated_facts import estimated_facts
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.workload import DatasetFacts
+from trainwright.spec.workload import DatasetFacts, Workload
 from trainwright.stages.plan import build_plan
+from trainwright.stages.plan.build import micro_batches
 from trainwright.testing.machine import fake_facts, fake_machine
 
 
@@ -202,3 +203,15 @@ def test_a_budget_lies_between_none_and_full_in_memory_and_time(planned):
 def test_a_budget_without_recomputation_is_refused(planned):
     with pytest.raises(RecipeError, match="recompute_budget leaves blocks out of recompute"):
         planned("train.recompute_budget=0.5")
+
+
+@pytest.mark.parametrize("sequences", [1, 12, 36, 97, 1000])
+def test_a_micro_batch_is_one_of_all_divisors_the_largest_first(tmp_path, sequences):
+    workload = Workload(sequence_tokens=16, batch_tokens=16 * sequences, steps=1, precision="fp32", optimizer="adamw")
+    expected = tuple(size for size in range(sequences, 0, -1) if sequences % size == 0)
+    assert micro_batches(planned_recipe(tmp_path), workload) == expected
+
+
+def test_the_largest_batch_that_a_recipe_takes_is_planned_in_no_time(planned):
+    plan = planned(f"train.batch_tokens={1 << 40}", "train.duration=1 steps")
+    assert plan.workload.batch_sequences % plan.parallel.micro_batch_sequences == 0

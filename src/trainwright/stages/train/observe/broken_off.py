@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact, write_atomically
+from trainwright.core.errors import TrainwrightError
 from trainwright.core.paths import read_object
 from trainwright.model.tasks.task import Batch, batch_of
 from trainwright.spec.plan import Plan
@@ -32,9 +34,10 @@ TEXT = '''"""Repeats update {step} of {name}: from the state before it, with its
 Run it with the Python that trained: python {script}
 """
 
+import sys
 from pathlib import Path
 
-from trainwright.stages.train.observe.broken_off import repeat
+from trainwright.stages.train.observe.broken_off import repeat_in_script
 
 
 def look(trainer, batch, share):
@@ -46,7 +49,7 @@ def look(trainer, batch, share):
 
 
 if __name__ == "__main__":
-    repeat(Path(__file__).parent, look)
+    sys.exit(repeat_in_script(Path(__file__).parent, look))
 '''
 
 
@@ -118,6 +121,16 @@ def repeat(folder: Path, look: Look) -> None:
             root=Path(kept["root"]),
         )
         carry_out(context, partial(_repeated, step=kept["step"], look=look))
+
+
+def repeat_in_script(folder: Path, look: Look) -> int:
+    """Does as ``repeat``; returns the exit code, and prints what went wrong as the command line does, in one line."""
+    try:
+        repeat(folder, look)
+    except TrainwrightError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    return 0
 
 
 def _repeated(context: Context, plan: Plan, world: World, *, step: int, look: Look) -> None:

@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 
 from trainwright.artifact.events import Events, read_events
 from trainwright.artifact.stage import Context
-from trainwright.stages.train.observe.broken_off import COMPUTED, SCRIPT, break_run
+from trainwright.core.errors import DataError
+from trainwright.stages.train.observe.broken_off import COMPUTED, KEPT, SCRIPT, break_run
 
 
 @pytest.fixture
@@ -35,9 +36,23 @@ def test_the_script_prints_what_the_run_logged(kept, capsys) -> None:
     computed = json.loads((out / COMPUTED).read_text())
     assert (computed["loss"], computed["grad_norm"]) == (logged["train/loss"], logged["train/grad_norm"])
     for _ in range(2):  # as often as one likes
-        runpy.run_path(str(out / SCRIPT), run_name="__main__")
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(out / SCRIPT), run_name="__main__")
+        assert ended.value.code == 0
         printed = capsys.readouterr().out
         assert printed == f"update 6: loss {logged['train/loss']!r}, gradient norm {logged['train/grad_norm']!r}\n"
+
+
+def test_what_the_script_lacks_is_one_line(kept, capsys) -> None:
+    out, _ = kept
+    record = json.loads((out / KEPT).read_text())
+    record["inputs"]["dataset"] = gone = str(out / "gone")
+    (out / KEPT).write_text(json.dumps(record))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(out / SCRIPT), run_name="__main__")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and gone in line
+    assert ended.value.code == DataError.exit_code
 
 
 def test_batch_and_state_are_there_and_nothing_of_the_run_is(kept) -> None:
