@@ -7,9 +7,11 @@ import re
 
 import pytest
 
-from fixtures.recommend import SMALL, printed
+from fixtures.recommend import SMALL, option, printed
 from trainwright.cli.main import main
 from trainwright.hardware.catalogue.nodes import written
+from trainwright.planner.search.ranking import Goals, ranked
+from trainwright.render.plans.recommendation import _range
 
 pytestmark = pytest.mark.usefixtures("packaged_only")
 
@@ -130,6 +132,29 @@ def test_precisions_are_named_where_devices_differ(capsys):
     assert {line.endswith(f"; {other}") for line in rows} == {True, False}
     assert all(line.endswith("; fp16") == (other == "fp16") for line in rows if "v100-sxm" in line)
     assert f"; {usual}" not in "".join(rows)
+
+
+def test_the_range_is_that_of_the_ways_that_the_answer_names(capsys):
+    # Rates of Ascend are of few runs and less sure than an H100's, which alone is named here.
+    asked = ("--devices", "h100-sxm,ascend-910b2", "--price-kinds", "on_demand", "--deadline", "30d")
+    document = json.loads(printed(capsys, *asked, "--json"))
+    ends = [each["high_s"] / each["seconds"] for each in document["options"]]
+    named = [document["options"][0], *document["headlines"].values()]
+    low = min(each["low_s"] / each["seconds"] for each in named)
+    high = max(each["high_s"] / each["seconds"] for each in named)
+    assert max(ends) > 1.2 * high, "choose devices whose ranges differ"
+    (line,) = [line for line in printed(capsys, *asked).splitlines() if line.startswith("9 of 10 such runs")]
+    assert line == f"9 of 10 such runs take, and cost, between {low:.2f} and {high:.2f} times what stands here"
+
+
+def test_ways_that_are_less_sure_have_a_range_of_their_own():
+    cheap, fast = option(seconds=100.0, usd=10.0), option(seconds=40.0, usd=90.0, high_s=160.0)
+    near = option(seconds=80.0, usd=12.0, high_s=164.0)
+    line = _range(ranked([cheap, fast, near], (), Goals()).answers)
+    assert line == (
+        "9 of 10 such runs take, and cost, between 0.50 and 2.05 times what stands here; "
+        "fastest: between 0.50 and 4.00 times"
+    )
 
 
 def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):
