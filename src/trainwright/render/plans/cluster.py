@@ -43,8 +43,13 @@ def verdict(plan: Plan) -> str:
     return f"{sure}: {memory}; {format_seconds(estimate.seconds.mid)}, {cost}"
 
 
-def show(plan: Plan, planned: Planned, question: Question, page: Page, *, following: str = "") -> None:
-    """Shows the plan as text: the first screen, with every table where all is wanted."""
+def show(
+    plan: Plan, planned: Planned, question: Question, page: Page, *, following: str = "", surely: str = ""
+) -> None:
+    """Shows the plan as text: the first screen, with every table where all is wanted.
+
+    ``following`` is the command to type next, ``surely`` what makes an uncertain plan sure.
+    """
     estimate, work = plan.estimate, plan.workload
     page.heading(verdict(plan))
     page.line(_what(plan, question))
@@ -69,6 +74,8 @@ def show(plan: Plan, planned: Planned, question: Question, page: Page, *, follow
     if planned.at_rate is not None:
         page.line(_at_rate(planned.at_rate))
     page.line(f"memory {memory_bar(plan)}")
+    if surely:
+        page.line(f"surely fits with {surely}")
     if page.verbose:
         _show_tables(plan, planned, page)
     if plan.rejected and (page.verbose or estimate.fit == "does not fit"):

@@ -69,6 +69,18 @@ def test_what_other_software_trains_leads_to_what_to_train_on_and_then_to_the_pl
     assert json.loads(capsys.readouterr().out)["plan"]["estimate"]["fits"]
 
 
+def test_what_may_not_fit_names_the_command_of_a_plan_that_surely_does(capsys):
+    assert cli.main(["plan", "--model", "llama3-8b", "--method", "lora", "--on", "rtx-4090"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("uncertain")
+    (line,) = [line for line in lines if line.startswith("surely fits with ")]
+    name, _, command = line.partition(" x the device-time: ")
+    assert name.startswith("surely fits with QLoRA, 1.0")
+    assert cli.main(shlex.split(command)[1:]) == 0
+    surely = capsys.readouterr().out
+    assert surely.startswith("fits: ") and "surely fits with" not in surely
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
