@@ -201,9 +201,9 @@ def _with_surer(made: Planned) -> Planned:
     scenario, unit = made.scenario, _s_per_token(made)
     run = replace(scenario.run, workload=made.plan.workload)
     one = surest(run, source=scenario.source, usual=scenario.usual, frugal=scenario.tunes, unit=unit)
-    found = [] if one is None else [_freed(scenario, one)]
-    if (other := _laid_out(scenario, unit)) is not None and not other.best.unsure:
-        found.append(other)
+    other = _laid_out(scenario, unit)
+    found = [other] if other is not None and not other.best.unsure else []
+    found += [] if one is None else [_freed(scenario, one)]
     return replace(made, changes=tuple(sorted(found, key=lambda change: change.order)[:1]))
 
 

@@ -169,7 +169,7 @@ def surest(
 
 
 def _on_more(run: RunSpec, most_devices: int, known: _Known) -> list[Change]:
-    """Returns the least number of devices on which the run fits, and where that is not sure the least on which it is."""
+    """Returns the fewest devices on which the run fits, and where that is not sure the fewest on which it is."""
     found: list[Change] = []
     for more in larger(run.cluster, most_devices):
         variant = _Variant(name=f"{more.devices:,} devices", fields={"on": more.name})

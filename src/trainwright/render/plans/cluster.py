@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 
 def verdict(plan: Plan) -> str:
-    """Returns one line: ``fits: 61.2 GiB of 78.8 GiB; 11.4 days, $273k``."""
+    """Returns one line: ``fits: 61.2 GiB of 78.8 GiB; 11.4 days, $273k``.
+
+    *Fits* has to be dependable: it asks for two deviations of room, more than the printed range has on either side.
+    Where the memory lies between that range's end, which one peak in ten is above, and those two deviations, it is
+    neither too near to say nor sure.
+    """
     estimate = plan.estimate
     memory = f"{format_bytes(estimate.memory.total_bytes)} of {format_bytes(estimate.memory_available_bytes)}"
     if estimate.fit == "does not fit":
@@ -39,7 +44,11 @@ def verdict(plan: Plan) -> str:
                 memory = f"{format_bytes(needs.host_memory_bytes)} of {format_bytes(host)} of a host's memory"
         return f"does not fit: needs {memory}; {way}"
     cost = "price unknown" if estimate.usd is None else format_usd(estimate.usd.mid)
-    sure = "fits" if estimate.fit == "fits" else "uncertain, too near to the limit to say"
+    sure = "fits"
+    if estimate.fit == "uncertain":
+        interval = estimate.memory_interval
+        within = interval is not None and interval.high <= estimate.memory_available_bytes
+        sure = "probably fits (9 in 10)" if within else "uncertain, too near to the limit to say"
     return f"{sure}: {memory}; {format_seconds(estimate.seconds.mid)}, {cost}"
 
 

@@ -333,7 +333,7 @@ def _show_changes(page: Page, name: str, rows: Sequence[Change]) -> None:
         return
     table = [
         (
-            f"{each.name}{' (adapters alone are trained)' if each.trains_less else ''}{' (uncertain)' * each.best.unsure}",
+            f"{each.name}{' (adapters alone are trained)' * each.trains_less}{' (uncertain)' * each.best.unsure}",
             f"{format_factor(each.slowdown)}x",
             mesh(each.best.parallel, each.best.recompute),
         )

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from fixtures.recommend import SMALL, option, printed
+from fixtures.recommend import SMALL, printed
+from fixtures.recommend import option as a_way
 from trainwright.cli.main import main
 from trainwright.hardware.catalogue.nodes import written
 from trainwright.planner.search.ranking import Goals, ranked
@@ -148,8 +149,8 @@ def test_the_range_is_that_of_the_ways_that_the_answer_names(capsys):
 
 
 def test_ways_that_are_less_sure_have_a_range_of_their_own():
-    cheap, fast = option(seconds=100.0, usd=10.0), option(seconds=40.0, usd=90.0, high_s=160.0)
-    near = option(seconds=80.0, usd=12.0, high_s=164.0)
+    cheap, fast = a_way(seconds=100.0, usd=10.0), a_way(seconds=40.0, usd=90.0, high_s=160.0)
+    near = a_way(seconds=80.0, usd=12.0, high_s=164.0)
     line = _range(ranked([cheap, fast, near], (), Goals()).answers)
     assert line == (
         "9 of 10 such runs take, and cost, between 0.50 and 2.05 times what stands here; "
