@@ -110,7 +110,12 @@ def _recipe_text(args: argparse.Namespace, plan: Plan) -> str | None:
 
 def _name(args: argparse.Namespace) -> str:
     """Returns a name for the run of a model: that of the catalogue, or of its file."""
-    name = Path(str(args.model)).stem if "=" not in str(args.model) else "model"
+    text = str(args.model)
+    if "=" in text:
+        return "model"
+    file = Path(text)
+    # A dot of a catalogue's name, as in tinyllama-1.1b, begins no suffix.
+    name = file.stem if file.suffix in (".json", *SUFFIXES) else file.name
     return name if name != "config" else "model"
 
 

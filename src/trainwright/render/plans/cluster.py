@@ -118,9 +118,12 @@ def _what(plan: Plan, question: Question) -> str:
 
 
 def _network(plan: Plan) -> str:
-    """Returns the line that says what joins the machines: of a cloud's ones who states it, else by the catalogue."""
+    """Returns the line that says what joins the machines: of a cloud's ones who states it, else by the catalogue.
+
+    Where the fastest link goes beyond a machine to all of them that is the one.
+    """
     entries = {entry.key: entry for entry in plan.estimate.assumptions}
-    entry = entries.get("network") or entries["scale_out"]
+    entry = next(entries[key] for key in ("network", "scale_out", "scale_up") if key in entries)
     name, value, origin, source = assumption_row(entry)
     return f"{name}: {value} ({origin}: {shortened(source, most=LONG)})"
 

@@ -107,3 +107,7 @@ def test_several_machines_say_what_joins_them(capsys):
     assert cli.main([*MODEL, "--on", "2x8xh100-sxm", "--cloud", "gcp", "--scale-out", "100Gb/s"]) == 0
     (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("network, a device's share: ")]
     assert "12.5 GB/s each way (given" in line
+    assert cli.main([*MODEL, "--on", "64xtpu-v5p"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [each for each in lines if each.startswith("link between all devices: ")]
+    assert "ici" in line and not any("between tpu-v5p machines" in each for each in lines)
