@@ -48,6 +48,14 @@ def test_a_model_that_fits_leads_to_its_recipe_and_the_recipe_to_its_run(capsys,
     assert "--write-recipe: this file is there already" in capsys.readouterr().err
 
 
+def test_a_name_with_a_dot_is_the_recipes_whole_name(capsys, here):
+    words = following(capsys, "plan", "--model", "tinyllama-1.1b", "--tokens", "10B", "--on", "8xh100-sxm")
+    assert words[-1] == "tinyllama-1.1b.yaml"
+    following(capsys, *words[1:])
+    assert cli.main(["config", "show", "tinyllama-1.1b.yaml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["recipe"]["name"] == "tinyllama-1.1b"
+
+
 def test_a_recipe_elsewhere_leads_to_its_run_as_planned(capsys, here):
     asked = ["plan", "a recipe.yaml", "--on", "8xh100-sxm", "--workspace", "there"]
     words = following(capsys, *asked)
