@@ -183,6 +183,11 @@ class ClusterSpec:
         return min(self.node.scale_up_devices or self.node.devices, self.devices)
 
     @property
+    def is_one_domain(self) -> bool:
+        """Returns whether the fastest link joins all devices, those of several nodes too (NVL72, a pod of TPUs)."""
+        return self.node.scale_up is not None and self.scale_up_devices >= self.devices
+
+    @property
     def levels(self) -> tuple[Level, ...]:
         """Returns the topology from the fastest link outwards; the last level holds all devices.
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from trainwright.cli.output import Output
-from trainwright.cli.plan.following import following, write_recipe
+from trainwright.cli.plan.following import following, surely_fitting, write_recipe
 from trainwright.cli.plan.question import OF_SERVING, question_of, refuse
 
 
@@ -49,11 +49,13 @@ def run(args: argparse.Namespace) -> int:
         "keeping": planned_run.keeping,
         "outlives_machines": planned_run.outlives_machines,
         "rests_on_most": most,
+        "surely_fits": next(iter(planned_run.changes), None) if plan.estimate.fit == "uncertain" else None,
     }
     if args.write_recipe is not None and plan.estimate.fits:
         write_recipe(args, question, plan)
     line = following(args, question, planned_run)
-    output.result(payload, lambda: show(plan, planned_run, question, output, following=line))
+    surely = surely_fitting(args, planned_run)
+    output.result(payload, lambda: show(plan, planned_run, question, output, following=line, surely=surely))
     if args.write_recipe is not None and plan.estimate.fits:
         output.note(f"wrote {args.write_recipe}: name your data in it, data.sources")
     for path in drawn:

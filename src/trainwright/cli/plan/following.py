@@ -41,6 +41,18 @@ def following(args: argparse.Namespace, question: Question, planned: Planned) ->
     return command_line(args, "recommend", OF_RUN)
 
 
+def surely_fitting(args: argparse.Namespace, planned: Planned) -> str:
+    """Returns the change that makes an uncertain plan sure, and its command; empty where there is none to offer."""
+    from trainwright.core.units import format_factor
+    from trainwright.pipeline.question_fields import QUESTION
+
+    if planned.plan.estimate.fit != "uncertain" or not planned.changes:
+        return ""
+    change = planned.changes[0]
+    command = command_line(args, "plan", QUESTION, {"on": args.on, **change.fields})
+    return f"{change.name}, {format_factor(change.slowdown)} x the device-time: {command}"
+
+
 def run_line(args: argparse.Namespace, inputs: Sequence[str], *, nodes: int = 1) -> str:
     """Returns the command that trains a recipe, in the workspace that is asked for; empty without a recipe.
 
@@ -98,7 +110,12 @@ def _recipe_text(args: argparse.Namespace, plan: Plan) -> str | None:
 
 def _name(args: argparse.Namespace) -> str:
     """Returns a name for the run of a model: that of the catalogue, or of its file."""
-    name = Path(str(args.model)).stem if "=" not in str(args.model) else "model"
+    text = str(args.model)
+    if "=" in text:
+        return "model"
+    file = Path(text)
+    # A dot of a catalogue's name, as in tinyllama-1.1b, begins no suffix.
+    name = file.stem if file.suffix in (".json", *SUFFIXES) else file.name
     return name if name != "config" else "model"
 
 

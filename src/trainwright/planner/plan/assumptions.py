@@ -65,6 +65,10 @@ def _of_billing(scenario: Scenario, run: RunCost) -> list[Assumption]:
         value = f"{billing.most_devices:,.0f} of {devices:,}"
         source = f"{price.provider} {kind}: no more at this price, nor by a contract; a guess where its page is silent"
         notes.append(Assumption("devices to be had at once", value, "", "default", source, key="availability"))
+    elif devices > billing.at_once and not notes:
+        value, least = f"{billing.at_once:,.0f} of {devices:,}", format_seconds(CONTRACT_S)
+        source = f"{price.provider} {kind}: more by a contract alone, {least} at least, its price unknown; a guess"
+        notes.append(Assumption("devices to be had at once", value, "", "default", source, key="availability"))
     return notes
 
 

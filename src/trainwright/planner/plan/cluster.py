@@ -23,7 +23,7 @@ from trainwright.planner.plan.layout import Choice, choose, mesh
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.shares import exposed, work_shares
 from trainwright.planner.rates.learnt import Correction, correction
-from trainwright.planner.search.changes import Change, changes
+from trainwright.planner.search.changes import Change, changes, surest
 from trainwright.planner.search.layouts import ranked
 from trainwright.spec.device import Price
 from trainwright.spec.measures import MemoryUse, PhaseTimes
@@ -44,7 +44,8 @@ class Planned:
     choice: Choice
     run: RunCost
     changes: tuple[Change, ...] = ()
-    """What would make it fit, in the plan's order; only looked for where that is asked (``with_ways``)."""
+    """What would make it fit, in the plan's order, or where that is uncertain the one that makes it sure; only looked
+    for where that is asked (``with_ways``)."""
     at_rate: AtRate | None = None
     keeping: Keeping | None = None
     """Storage and egress, where devices are rented at a price."""
@@ -163,13 +164,14 @@ def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
 
 
 def with_ways(made: Planned) -> Planned:
-    """Returns a plan that does not fit with the changes that make it fit, another layout first, then the cheapest.
+    """Returns a plan that does not fit with the changes that make it fit, another layout first, then the best.
 
+    What surely fits comes before what may not, which comes before what takes ten times as long.
     What is fixed of the layout and of recomputation is fixed no longer in any of them; what the software does by itself
     is fixed in all but another layout.
     """
     if made.plan.estimate.fits:
-        return made
+        return _with_surer(made) if made.plan.estimate.fit == "uncertain" else made
     scenario = made.scenario
     run = replace(scenario.run, workload=made.plan.workload)
     unit = _s_per_token(made)
@@ -179,14 +181,30 @@ def with_ways(made: Planned) -> Planned:
         every = tuple(sorted(every, key=lambda change: not change.trains_less))
     # What no field asks for comes last: nothing can be typed for it.
     every = tuple(_freed(scenario, each) for each in sorted(every, key=lambda change: not change.fields))
-    ways = []
-    for change in every:
-        less = "; trains adapters alone" if change.trains_less else ""
-        ways.append(Rejected(name=change.name, reason=f"{format_factor(change.slowdown)} x the device-time{less}"))
     if (other := _laid_out(scenario, unit)) is not None:
-        ways.insert(0, Rejected(name=other.name, reason="fits"))
-        every = (other, *every)
-    return replace(made, plan=replace(made.plan, rejected=tuple(ways)), changes=every)
+        before = next((place for place, each in enumerate(every) if each.best.unsure), len(every))
+        place = before if other.best.unsure else 0
+        every = (*every[:place], other, *every[place:])
+    ways = tuple(Rejected(name=change.name, reason=_told(change)) for change in every)
+    return replace(made, plan=replace(made.plan, rejected=ways), changes=every)
+
+
+def _told(change: Change) -> str:
+    """Returns what speaks for and against a change that makes a run fit."""
+    time = "fits" if change.is_layout else f"{format_factor(change.slowdown)} x the device-time"
+    less = "; trains adapters alone" if change.trains_less else ""
+    return f"{time}{less}{'; uncertain' if change.best.unsure else ''}"
+
+
+def _with_surer(made: Planned) -> Planned:
+    """Returns a plan that may not fit with the best change after which it surely does, where there is one."""
+    scenario, unit = made.scenario, _s_per_token(made)
+    run = replace(scenario.run, workload=made.plan.workload)
+    one = surest(run, source=scenario.source, usual=scenario.usual, frugal=scenario.tunes, unit=unit)
+    other = _laid_out(scenario, unit)
+    found = [other] if other is not None and not other.best.unsure else []
+    found += [] if one is None else [_freed(scenario, one)]
+    return replace(made, changes=tuple(sorted(found, key=lambda change: change.order)[:1]))
 
 
 def _s_per_token(made: Planned) -> float:
@@ -210,6 +228,7 @@ def _laid_out(scenario: Scenario, unit: float) -> Change | None:
         slowdown=s_per_token / unit,
         devices=best.devices,
         best=best,
+        is_layout=True,
     )
     return _freed(scenario, change)
 

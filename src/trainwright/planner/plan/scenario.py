@@ -232,9 +232,11 @@ def _machine_assumptions(
     machines, software = run.cluster, run.stack
     device, node = machines.device, machines.node
     assumptions = of_device(device) if here is None else []
-    if node.scale_up is not None and node.devices > 1:
-        assumptions.append(_link("link inside a node", node.scale_up, machines.origins, key="scale_up"))
-    if machines.scale_out is not None and machines.nodes > 1:
+    beyond = machines.is_one_domain and machines.nodes > 1
+    if node.scale_up is not None and (node.devices > 1 or beyond):
+        name = "link between all devices" if beyond else "link inside a node"
+        assumptions.append(_link(name, node.scale_up, machines.origins, key="scale_up"))
+    if machines.scale_out is not None and machines.nodes > 1 and not beyond:
         assumptions.append(_link("network, a device's share", machines.scale_out, machines.origins, key="scale_out"))
         if provider and machines.origins.get("scale_out") != "given":
             assumptions.append(between(provider, machines))

@@ -24,10 +24,12 @@ def chance_in_time(option: Option, deadline_s: float) -> float:
 
 
 def surely_in_time(options: Iterable[Option], deadline_s: float) -> Option | None:
-    """Returns the first of ``options`` whose whole range ends within ``deadline_s`` at a price without doubt."""
-    return next(
-        (each for each in options if each.high_s <= deadline_s and each.usd is not None and not each.doubt), None
-    )
+    """Returns the first of ``options`` that surely fits and whose whole range ends within ``deadline_s``.
+
+    Its price is without doubt.
+    """
+    believed = (each for each in options if each.usd is not None and not each.doubt and not each.unsure)
+    return next((each for each in believed if each.high_s <= deadline_s), None)
 
 
 def chance_of(recommendation: Recommendation) -> float | None:

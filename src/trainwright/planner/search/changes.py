@@ -20,7 +20,7 @@ from trainwright.hardware.catalogue.nodes import node_size
 from trainwright.hardware.catalogue.support import QUANTISED, check
 from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.kernels import RateSource
-from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.planner.counts.layouts import RECOMPUTES, FixedLayout
 from trainwright.planner.forecast.forecast import step_s
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.rates.catalogue import CATALOGUE
@@ -29,7 +29,7 @@ from trainwright.planner.search.fitting import Fitting
 from trainwright.planner.search.layouts import Ranked, ranked
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import Adapter, Offload, Workload
+from trainwright.spec.workload import Adapter, Offload, Recompute, Workload
 
 LEAST_SEQUENCE_TOKENS = 512
 ADAPTER_RANK = 16
@@ -37,6 +37,8 @@ SLOW = 10.0
 """Times as long as the run would take with memory enough, beyond which several changes are tried together, too."""
 MOST_TOGETHER, BETTER = 5, 4.0
 """Changes of several things at once that are named, the least slowdown first, and up to so many times that."""
+UNUSUAL = 1.1
+"""By how much offloads and more devices have to be faster than what people change first: method and precision."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +56,20 @@ class Change:
     trains_less: bool = False
     fields: Mapping[str, str | bool] = field(default_factory=dict)
     """What to ask for it, by a question's fields."""
+    unusual: bool = False
+    """Something leaves the device, or there are more devices."""
+    is_layout: bool = False
+    """The run stays as it is; what was fixed of its layout does not."""
+
+    @property
+    def order(self) -> tuple[float, ...]:
+        """Returns the key of the best first.
+
+        What trains everything comes before what trains less; of each what surely fits, unless it is beyond ``SLOW``,
+        and then the least slowdown: that of what is unusual times ``UNUSUAL``, that of another layout over it.
+        """
+        kind = 1.0 if self.best.unsure else 2.0 * (self.slowdown > SLOW)
+        return float(self.trains_less), kind, self.slowdown * UNUSUAL ** (self.unusual - self.is_layout)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +79,7 @@ class _Variant:
     name: str
     changed: Mapping[str, Any] = field(default_factory=dict)
     offload: Offload = "none"
+    recompute: Recompute | None = None
     trains_less: bool = False
     group: str = ""
     fields: Mapping[str, str | bool] = field(default_factory=dict)
@@ -112,7 +129,7 @@ def changes(
 ) -> tuple[Change, ...]:
     """Returns the changes after which the run fits; the best of several together where no single one is enough.
 
-    Those that train everything come first, and among them the least slowdown. What the run's software does not run, or
+    They stand in the order of ``Change.order``. What the run's software does not run, or
     ``source`` has no rate for, is left out. Raises as ``search.layouts.compare``.
 
     Args:
@@ -128,31 +145,62 @@ def changes(
     known = _Known(search=Fitting(source), usual=usual or FixedLayout(), unit=unit, frugal=frugal)
     singles = list(_singles(run))
     fitting = _those_that_fit(singles, run, known)
-    for more in larger(run.cluster, most_devices):
-        variant = _Variant(name=f"{more.devices:,} devices", fields={"on": more.name})
-        if (filled := _tried(variant, replace(run, cluster=more), known)) is not None:
-            fitting.append(filled)
-            break
+    fitting += _on_more(run, most_devices, known)
     near = (each for each in fitting if not each.trains_less and each.devices == run.cluster.devices)
     if all(each.slowdown > SLOW for each in near):
         together = sorted(_those_that_fit(_together(run, singles), run, known), key=lambda each: each.slowdown)
         fitting += [each for each in together if each.slowdown <= BETTER * together[0].slowdown][:MOST_TOGETHER]
-    return tuple(sorted(fitting, key=lambda change: (change.trains_less, change.slowdown)))
+    return tuple(sorted(fitting, key=lambda change: change.order))
+
+
+def surest(
+    run: RunSpec, *, unit: float, source: RateSource = CATALOGUE, usual: FixedLayout | None = None, frugal: bool = False
+) -> Change | None:
+    """Returns the best change after which a run surely fits that may not; None where a single one is not enough.
+
+    Only what can be asked for is looked at. Arguments are those of ``changes``, and so are errors.
+    """
+    known = _Known(search=Fitting(source), usual=usual or FixedLayout(), unit=unit, frugal=frugal)
+    again = [_Variant(name=f"recompute {each}", recompute=each, fields={"recompute": each}) for each in RECOMPUTES[1:]]
+    fitting = _those_that_fit([*(again if run.model.is_divisible else ()), *_singles(run)], run, known)
+    fitting += _on_more(run, 2 * run.cluster.devices, known)
+    sure = (each for each in fitting if each.fields and not each.best.unsure)
+    return min(sure, key=lambda change: change.order, default=None)
+
+
+def _on_more(run: RunSpec, most_devices: int, known: _Known) -> list[Change]:
+    """Returns the fewest devices on which the run fits, and where that is not sure the fewest on which it is."""
+    found: list[Change] = []
+    for more in larger(run.cluster, most_devices):
+        variant = _Variant(name=f"{more.devices:,} devices", fields={"on": more.name})
+        change = _tried(variant, replace(run, cluster=more), known)
+        if change is not None and not (found and change.best.unsure):
+            found.append(replace(change, unusual=True))
+        if found and not found[-1].best.unsure:
+            break
+    return found
 
 
 def _those_that_fit(variants: Iterable[_Variant], run: RunSpec, known: _Known) -> list[Change]:
-    """Returns changes that fit; the first of a group alone, and nothing on drives that fits into memory."""
+    """Returns changes that fit, nothing on drives that fits into memory.
+
+    Of a group that is the first, and where it may not fit the first that surely does.
+    """
     fitting: list[Change] = []
     found: set[tuple[str, str]] = set()
+    unsure: set[tuple[str, str]] = set()
     in_memory: list[tuple[str, Workload]] = []
     for each in variants:
         place, workload = each.offload.removesuffix("-nvme"), replace(run.workload, **each.changed)
         if (place, each.group) in found or (place, workload) in in_memory:
             continue
-        if (change := _tried(each, run, known)) is not None:
-            fitting.append(change)
-            in_memory.append((each.offload, workload))
-            found |= {(place, each.group)} if each.group else set()
+        change = _tried(each, run, known)
+        if change is None or (change.best.unsure and (place, each.group) in unsure):
+            continue
+        fitting.append(change)
+        in_memory.append((each.offload, workload))
+        if each.group:
+            (unsure if change.best.unsure else found).add((place, each.group))
     return fitting
 
 
@@ -309,7 +357,8 @@ def _tried(variant: _Variant, run: RunSpec, known: _Known) -> Change | None:
         return None
     run = replace(run, workload=workload)
     moved = FixedLayout() if variant.offload == "none" else FixedLayout(offload=variant.offload)
-    layout = known.usual | moved
+    again = FixedLayout() if variant.recompute is None else FixedLayout(recompute=variant.recompute)
+    layout = known.usual | moved | again
     try:
         check(run, layout)
         check_switches(run, layout)
@@ -321,6 +370,14 @@ def _tried(variant: _Variant, run: RunSpec, known: _Known) -> Change | None:
     if best is None:
         return None
     slowdown = float(best.step_s[0]) * cluster.devices / workload.step_tokens / known.unit
-    (found,), less, asked = ranked(best, cluster.device), variant.trains_less, variant.asked
-    devices = cluster.devices
-    return Change(name=variant.name, slowdown=slowdown, devices=devices, best=found, trains_less=less, fields=asked)
+    (found,) = ranked(best, cluster.device)
+    return Change(
+        name=variant.name,
+        slowdown=slowdown,
+        devices=cluster.devices,
+        best=found,
+        trains_less=variant.trains_less,
+        fields=variant.asked,
+        unusual=variant.moves,
+        is_layout=variant.recompute is not None,
+    )

@@ -28,13 +28,14 @@ def _answers(recommendation: Recommendation) -> Iterable[Option]:
 
 
 def of_networks(recommendation: Recommendation) -> list[Assumption]:
-    """Returns a line for each kind of machine and cloud of which an answer joins several."""
-    joined = {(each.provider, each.device): each for each in _answers(recommendation)}
-    return [_of(each) for each in joined.values() if each.nodes > 1 and each.price is not None and each.price.provider]
+    """Returns a line for each kind of machine and cloud of which an answer joins several by a network.
 
-
-def _of(option: Option) -> Assumption:
-    return between(option.provider, cluster(option.cluster))
+    Machines that the fastest link joins (NVL72, a pod of TPUs) use none.
+    """
+    rented = (each for each in _answers(recommendation) if each.price is not None and each.price.provider)
+    several = ((each.provider, cluster(each.cluster)) for each in rented if each.nodes > 1)
+    networks = {(cloud, each.device.name): each for cloud, each in several if not each.is_one_domain}
+    return [between(cloud, each) for (cloud, _), each in networks.items()]
 
 
 def between(provider: str, machines: ClusterSpec) -> Assumption:

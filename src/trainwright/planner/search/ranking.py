@@ -24,6 +24,8 @@ PAID_LONGER = 1.05
 """Billed over run, beyond which answers say for how long the devices are paid."""
 DEARER = 1.25
 """What a faster way may cost, over the cheapest."""
+MATERIAL = 1.1
+"""How many times less a way that may not fit has to take or to cost to be named beside those that surely fit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,14 +131,16 @@ class Goals:
     def order(self, option: Option) -> tuple[float, ...]:
         """Returns the key of the best first: the fastest where only a budget is given, else the cheapest.
 
-        What has a doubtful price comes after all that has another, what has none last, by time.
+        What has a doubtful price comes after all that has another, what has none last, by time. Of each of the three
+        what surely fits comes first: a run that dies of memory costs more than its dollars.
         """
+        unsure = float(option.unsure)
         if option.usd is None:
-            return (2.0, option.seconds)
+            return (2.0, unsure, option.seconds)
         doubtful = float(bool(option.doubt))
         if self.budget_usd is not None and self.deadline_s is None:
-            return (doubtful, option.seconds, option.usd)
-        return (doubtful, option.usd, option.seconds)
+            return (doubtful, unsure, option.seconds, option.usd)
+        return (doubtful, unsure, option.usd, option.seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,24 +164,45 @@ class Recommendation:
     def headlines(self) -> tuple[tuple[str, Option], ...]:
         """Returns the three ways to look at first, named; one that is two of them stands once, with both names.
 
-        Prices in doubt are for none of them, unless all are.
+        Prices in doubt are for none of them, unless all are, and neither is what may not fit. What would be cheaper or
+        faster by ``MATERIAL`` if it did is named after them.
         """
         known = [option for option in self.options if option.usd is not None]
         known = [option for option in known if not option.doubt] or known
         if not known:
-            return tuple(("fastest", option) for option in sorted(self.options, key=_seconds)[:1])
-        cheapest = min(known, key=_dollars)
-        near = [option for option in known if _dollars(option)[0] <= DEARER * _dollars(cheapest)[0]]
-        fastest = min(known, key=_seconds)
-        named = (
+            return tuple(("fastest", option) for option in sorted(_surest(self.options), key=_seconds)[:1])
+        surest = _surest(known)
+        cheapest, fastest = min(surest, key=_dollars), min(surest, key=_seconds)
+        near = [option for option in surest if _dollars(option)[0] <= DEARER * _dollars(cheapest)[0]]
+        named = [
             ("cheapest", cheapest),
             (f"fastest within {DEARER:.2f} times that", min(near, key=_seconds)),
             ("fastest", fastest),
-        )
+        ]
+        cheaper, faster = min(known, key=_dollars), min(known, key=_seconds)
+        if MATERIAL * _dollars(cheaper)[0] < _dollars(cheapest)[0]:
+            named.append(("cheaper if it fits", cheaper))
+        if MATERIAL * faster.seconds < fastest.seconds:
+            named.append(("faster if it fits", faster))
         names: dict[Option, list[str]] = {}
         for name, option in named:
             names.setdefault(option, []).append(name)
         return tuple((" and ".join(each), option) for option, each in names.items())
+
+    @property
+    def answers(self) -> tuple[tuple[str, Option], ...]:
+        """Returns the ways that the answer names: with a goal the best before the headlines, else the closest."""
+        if self.goals.are_open and self.options:
+            return self.headlines
+        best = self.options[:1]
+        named = () if any(option.doubt for option in best) else self.headlines
+        others = [(name, option) for name, option in named if option not in best]
+        return (*(("best", option) for option in best), *others, *(("closest", option) for option in self.closest))
+
+
+def _surest(options: Sequence[Option]) -> Sequence[Option]:
+    """Returns those that surely fit; all, where none does."""
+    return [option for option in options if not option.unsure] or options
 
 
 def ranked(options: Iterable[Option], refused: Iterable[Refusal], goals: Goals) -> Recommendation:
@@ -250,7 +275,7 @@ def _own(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
 
     def order(option: Option) -> tuple[float, ...]:
         missed = bool(goals.missed_by(option))
-        return (float(missed), *(_seconds(option) if missed else goals.order(option)))
+        return (float(missed), *((option.unsure, *_seconds(option)) if missed else goals.order(option)))
 
     for option in sorted((each for each in options if each.provider == OWN), key=order):
         best.setdefault(option.device, option)
@@ -260,12 +285,13 @@ def _own(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
 def closest(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
     """Returns the nearest ways where nothing meets the goals.
 
-    That is the cheapest in time (else the fastest), and the fastest within the budget (else the cheapest).
+    That is the cheapest in time (else the fastest), and the fastest within the budget (else the cheapest), of what
+    surely fits.
     """
     priced = [option for option in options if option.usd is not None]
-    priced = [option for option in priced if not option.doubt] or priced
+    priced = _surest([option for option in priced if not option.doubt] or priced)
     if not priced:
-        return tuple(sorted(options, key=lambda option: option.seconds)[:1])
+        return tuple(sorted(_surest(options), key=lambda option: option.seconds)[:1])
     in_time = [each for each in priced if goals.deadline_s is None or each.seconds <= goals.deadline_s]
     within = [each for each in priced if goals.budget_usd is None or (each.usd or 0.0) <= goals.budget_usd]
     cheapest = min(in_time, key=_dollars) if in_time else min(priced, key=_seconds)

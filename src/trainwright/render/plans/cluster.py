@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 
 def verdict(plan: Plan) -> str:
-    """Returns one line: ``fits: 61.2 GiB of 78.8 GiB; 11.4 days, $273k``."""
+    """Returns one line: ``fits: 61.2 GiB of 78.8 GiB; 11.4 days, $273k``.
+
+    *Fits* has to be dependable: it asks for two deviations of room, more than the printed range has on either side.
+    Where the memory lies between that range's end, which one peak in ten is above, and those two deviations, it is
+    neither too near to say nor sure.
+    """
     estimate = plan.estimate
     memory = f"{format_bytes(estimate.memory.total_bytes)} of {format_bytes(estimate.memory_available_bytes)}"
     if estimate.fit == "does not fit":
@@ -39,12 +44,21 @@ def verdict(plan: Plan) -> str:
                 memory = f"{format_bytes(needs.host_memory_bytes)} of {format_bytes(host)} of a host's memory"
         return f"does not fit: needs {memory}; {way}"
     cost = "price unknown" if estimate.usd is None else format_usd(estimate.usd.mid)
-    sure = "fits" if estimate.fit == "fits" else "uncertain, too near to the limit to say"
+    sure = "fits"
+    if estimate.fit == "uncertain":
+        interval = estimate.memory_interval
+        within = interval is not None and interval.high <= estimate.memory_available_bytes
+        sure = "probably fits (9 in 10)" if within else "uncertain, too near to the limit to say"
     return f"{sure}: {memory}; {format_seconds(estimate.seconds.mid)}, {cost}"
 
 
-def show(plan: Plan, planned: Planned, question: Question, page: Page, *, following: str = "") -> None:
-    """Shows the plan as text: the first screen, with every table where all is wanted."""
+def show(
+    plan: Plan, planned: Planned, question: Question, page: Page, *, following: str = "", surely: str = ""
+) -> None:
+    """Shows the plan as text: the first screen, with every table where all is wanted.
+
+    ``following`` is the command to type next, ``surely`` what makes an uncertain plan sure.
+    """
     estimate, work = plan.estimate, plan.workload
     page.heading(verdict(plan))
     page.line(_what(plan, question))
@@ -69,6 +83,8 @@ def show(plan: Plan, planned: Planned, question: Question, page: Page, *, follow
     if planned.at_rate is not None:
         page.line(_at_rate(planned.at_rate))
     page.line(f"memory {memory_bar(plan)}")
+    if surely:
+        page.line(f"surely fits with {surely}")
     if page.verbose:
         _show_tables(plan, planned, page)
     if plan.rejected and (page.verbose or estimate.fit == "does not fit"):
@@ -102,9 +118,12 @@ def _what(plan: Plan, question: Question) -> str:
 
 
 def _network(plan: Plan) -> str:
-    """Returns the line that says what joins the machines: of a cloud's ones who states it, else by the catalogue."""
+    """Returns the line that says what joins the machines: of a cloud's ones who states it, else by the catalogue.
+
+    Where the fastest link goes beyond a machine to all of them that is the one.
+    """
     entries = {entry.key: entry for entry in plan.estimate.assumptions}
-    entry = entries.get("network") or entries["scale_out"]
+    entry = next(entries[key] for key in ("network", "scale_out", "scale_up") if key in entries)
     name, value, origin, source = assumption_row(entry)
     return f"{name}: {value} ({origin}: {shortened(source, most=LONG)})"
 

@@ -45,6 +45,8 @@ REFUSED_ROWS = 12
 CHANGE_ROWS = 8
 ASSUMPTIONS = 3
 """That the first screen has."""
+ALIKE = 1.15
+"""By how much the ends of ranges may differ that are told as one."""
 NOUNS = {"device": "device", "precision": "device", "layout": "layout", "price": "offer", "goal": "option"}
 FIRST = (
     "generation",
@@ -118,10 +120,31 @@ def _answer(scenario: Scenario, recommendation: Recommendation, shown: Shown, lo
     if shown.judged is not None:
         lines.append(shown.judged.verdict)
     if every:
-        low, high = min(each.low_s / each.seconds for each in every), max(each.high_s / each.seconds for each in every)
-        lines.append(f"9 of 10 such runs take, and cost, between {low:.2f} and {high:.2f} times what stands here")
+        lines.append(_range(recommendation.answers))
     lines += outlook(recommendation, in_short, unfit=shown.mended if every else ())
     return lines + doubtful_lines(_ways(recommendation)[1][:1])
+
+
+def _range(answers: Sequence[tuple[str, Option]]) -> str:
+    """Returns the line that says how sure the ways of the answer are, those together that are about as sure."""
+    groups: list[dict[str, tuple[float, float]]] = []
+    for name, option in answers:
+        ends = option.low_s / option.seconds, option.high_s / option.seconds
+        group = next((each for each in groups if _about(next(iter(each.values())), ends)), None)
+        if group is None:
+            groups.append(group := {})
+        group[name] = ends
+    texts = []
+    for group in groups:
+        low, high = min(low for low, _ in group.values()), max(high for _, high in group.values())
+        texts.append(f"between {low:.2f} and {high:.2f} times")
+    others = [f"{' and '.join(group)}: {text}" for group, text in zip(groups[1:], texts[1:], strict=True)]
+    return "; ".join((f"9 of 10 such runs take, and cost, {texts[0]} what stands here", *others))
+
+
+def _about(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Returns whether both ends of two ranges are alike."""
+    return all(max(ends) <= ALIKE * min(ends) for ends in zip(one, other, strict=True))
 
 
 def _ways(recommendation: Recommendation) -> tuple[list[Option], list[Option], list[Option]]:
@@ -310,7 +333,7 @@ def _show_changes(page: Page, name: str, rows: Sequence[Change]) -> None:
         return
     table = [
         (
-            f"{each.name}{' (adapters alone are trained)' if each.trains_less else ''}",
+            f"{each.name}{' (adapters alone are trained)' * each.trains_less}{' (uncertain)' * each.best.unsure}",
             f"{format_factor(each.slowdown)}x",
             mesh(each.best.parallel, each.best.recompute),
         )

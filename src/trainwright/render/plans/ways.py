@@ -44,11 +44,19 @@ def show_ways(page: Page, options: Sequence[Option], looks: Looks, *, title: str
 
 
 def in_short(option: Option) -> str:
-    """Returns a way in a few words: ``8xh100-sxm (Nebius spot), 11.6 days, $7,615, 7,680 kWh``."""
+    """Returns a way in a few words: ``8xh100-sxm (Nebius spot), 11.6 days, $7,615, 7,680 kWh``.
+
+    What may not fit says so: ``uncertain: 78.3 GiB of 78.8 GiB``.
+    """
     source = f" ({option.source})" if option.source else ""
     cost = "price unknown" if option.usd is None else _cost(option)
     drawn = "" if option.kwh is None else f", {energy(option.kwh)}"
-    return f"{option.cluster}{source}, {format_seconds(option.seconds)}, {cost}{drawn}"
+    unsure = f", uncertain: {_memory(option)}" if option.unsure else ""
+    return f"{option.cluster}{source}, {format_seconds(option.seconds)}, {cost}{drawn}{unsure}"
+
+
+def _memory(option: Option) -> str:
+    return f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}"
 
 
 def _cost(option: Option) -> str:
@@ -70,7 +78,7 @@ def _row(option: Option, looks: Looks) -> tuple[str, ...]:
         format_seconds(option.seconds),
         "" if option.usd is None else _cost(option),
         f"{option.mfu:.0%}",
-        f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}",
+        _memory(option),
         mesh(option.parallel, option.recompute) + batch + precision,
     )
 

@@ -48,6 +48,14 @@ def test_a_model_that_fits_leads_to_its_recipe_and_the_recipe_to_its_run(capsys,
     assert "--write-recipe: this file is there already" in capsys.readouterr().err
 
 
+def test_a_name_with_a_dot_is_the_recipes_whole_name(capsys, here):
+    words = following(capsys, "plan", "--model", "tinyllama-1.1b", "--tokens", "10B", "--on", "8xh100-sxm")
+    assert words[-1] == "tinyllama-1.1b.yaml"
+    following(capsys, *words[1:])
+    assert cli.main(["config", "show", "tinyllama-1.1b.yaml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["recipe"]["name"] == "tinyllama-1.1b"
+
+
 def test_a_recipe_elsewhere_leads_to_its_run_as_planned(capsys, here):
     asked = ["plan", "a recipe.yaml", "--on", "8xh100-sxm", "--workspace", "there"]
     words = following(capsys, *asked)
@@ -67,6 +75,18 @@ def test_what_other_software_trains_leads_to_what_to_train_on_and_then_to_the_pl
     assert bought[:2] == ["trainwright", "plan"] and bought[-3:] == ["--json", ">", "plan.json"]
     assert cli.main(bought[1:-2]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["estimate"]["fits"]
+
+
+def test_what_may_not_fit_names_the_command_of_a_plan_that_surely_does(capsys):
+    assert cli.main(["plan", "--model", "llama3-8b", "--method", "lora", "--on", "rtx-4090"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("uncertain")
+    (line,) = [line for line in lines if line.startswith("surely fits with ")]
+    name, _, command = line.partition(" x the device-time: ")
+    assert name.startswith("surely fits with QLoRA, 1.0")
+    assert cli.main(shlex.split(command)[1:]) == 0
+    surely = capsys.readouterr().out
+    assert surely.startswith("fits: ") and "surely fits with" not in surely
 
 
 @pytest.mark.parametrize(
@@ -95,3 +115,7 @@ def test_several_machines_say_what_joins_them(capsys):
     assert cli.main([*MODEL, "--on", "2x8xh100-sxm", "--cloud", "gcp", "--scale-out", "100Gb/s"]) == 0
     (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("network, a device's share: ")]
     assert "12.5 GB/s each way (given" in line
+    assert cli.main([*MODEL, "--on", "64xtpu-v5p"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [each for each in lines if each.startswith("link between all devices: ")]
+    assert "ici" in line and not any("between tpu-v5p machines" in each for each in lines)

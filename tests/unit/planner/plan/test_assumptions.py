@@ -14,6 +14,7 @@ from trainwright.hardware.machine.processor_peak import CORE_BYTES_PER_S
 from trainwright.hardware.prices.price_list import price_of
 from trainwright.planner.cost.serving import estimate_inference
 from trainwright.planner.cost.serving_memory import Serving
+from trainwright.planner.explain.swing import largest
 from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, recommended
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import parse_layout
@@ -127,6 +128,19 @@ def test_a_plan_on_more_spot_devices_than_are_to_be_had_says_so_and_counts_no_co
     begun_minute = 1024 / 60 * keys["price"].value  # Nebius bills by the minute
     assert 0 <= made.usd.mid - made.needs.device_hours * keys["price"].value <= begun_minute
     assert "availability" not in noted_keys(replace(MANY, on="32x8xh100-sxm", price_kind="spot"))
+
+
+def test_a_long_run_on_more_devices_than_are_to_be_had_at_once_says_so():
+    """A contract of 30 days is none too long for it, and still nobody has 16,384 devices at the price of eight."""
+    long = replace(MANY, tokens=10**14)
+    made = planned(scenario_of(long)).plan
+    assert made.estimate.seconds.mid > 31 * 86400
+    (note,) = [each for each in made.estimate.assumptions if each.key == "availability"]
+    assert note.value == "512 of 1,024" and "by a contract alone, 30 days at least" in note.source
+    assert largest(made)[0].assumption == note and largest(made)[0].factor == math.inf
+    assert "availability" not in noted_keys(MANY), "what is paid for says it there"
+    for other in (replace(long, on="64x8xh100-sxm"), replace(long, price=2.0)):
+        assert "availability" not in noted_keys(other)
 
 
 def noted_keys(question):

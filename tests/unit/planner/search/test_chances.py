@@ -40,7 +40,7 @@ def test_the_next_that_surely_is_in_time_has_a_price_without_doubt():
         doubt="too low",
     )
     slow, fast = option(seconds=100.0, usd=1.0), option(seconds=40.0, usd=5.0)
-    others = (replace(fast, usd=None), replace(fast, price=doubtful))
+    others = (replace(fast, usd=None), replace(fast, price=doubtful), replace(fast, unsure=True))
     assert surely_in_time([slow, *others, fast], 110.0) == fast
     assert surely_in_time([slow, *others], 110.0) is None
 

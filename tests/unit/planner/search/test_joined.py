@@ -1,14 +1,16 @@
 from types import SimpleNamespace
 
+import pytest
+
 from fixtures.questions import scenario
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.search.joined import between, of_answers, of_networks
 from trainwright.planner.search.ranking import Goals
 
 
-def answer(cluster, nodes, provider="Verda"):
+def answer(cluster, nodes, provider="Verda", device="b200-sxm"):
     price = SimpleNamespace(provider=provider)
-    option = SimpleNamespace(provider=provider, device="b200-sxm", cluster=cluster, nodes=nodes, price=price)
+    option = SimpleNamespace(provider=provider, device=device, cluster=cluster, nodes=nodes, price=price)
     return SimpleNamespace(goals=Goals(budget_usd=1.0), options=(option,), headlines=(), closest=())
 
 
@@ -21,6 +23,20 @@ def test_several_rented_machines_say_which_network_is_assumed_between_them():
 def test_one_machine_and_machines_of_no_cloud_assume_nothing():
     assert of_networks(answer("8xb200-sxm", 1)) == []
     assert of_networks(answer("2x8xb200-sxm", 2, provider="")) == []
+
+
+@pytest.mark.parametrize(
+    ("device", "one", "several"),
+    [("tpu-v5p", "16x4xtpu-v5p", "4480x4xtpu-v5p"), ("gb200", "18x4xgb200", "32x4xgb200")],
+)
+def test_machines_that_the_fastest_link_joins_use_no_network(device, one, several):
+    assert of_networks(answer(one, 16, provider="GCP", device=device)) == []
+    (line,) = of_networks(answer(several, 32, provider="GCP", device=device))
+    assert line.key == "network"
+    keys = [{each.key: each for each in scenario(on=on, clouds=("gcp",)).assumptions} for on in (one, several)]
+    assert "network" not in keys[0] and "scale_out" not in keys[0]
+    assert keys[0]["scale_up"].name == "link between all devices"
+    assert {"network", "scale_out"} <= keys[1].keys() and keys[1]["scale_up"].name == "link inside a node"
 
 
 def test_a_cloud_whose_network_is_much_slower_says_first_why_its_machines_are_not_joined():

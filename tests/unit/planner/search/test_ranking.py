@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.recommend import option
-from trainwright.planner.search.ranking import PATIENCE_S, Goals, pareto_front
+from trainwright.planner.search.ranking import PATIENCE_S, Goals, pareto_front, ranked
 
 NUMBER = st.integers(1, 6).map(float)
 
@@ -39,3 +40,37 @@ def test_by_how_much_a_way_misses_its_goals():
     assert Goals(deadline_s=300.0).missed_by(way) == "" == Goals().missed_by(way)
     # What is there already may run as long as it takes.
     assert Goals().missed_by(option(seconds=2 * PATIENCE_S, usd=1.0)) == ""
+
+
+def test_what_may_not_fit_comes_after_what_surely_does_and_is_named_where_it_is_much_cheaper():
+    risky = option(seconds=90.0, usd=10.0, unsure=True)
+    sure, fast = option(seconds=100.0, usd=12.0), option(seconds=50.0, usd=40.0)
+    answer = ranked([risky, fast, sure], (), Goals())
+    assert [each.usd for each in answer.options] == [12.0, 40.0, 10.0]
+    assert [(name, each.usd) for name, each in answer.headlines] == [
+        ("cheapest and fastest within 1.25 times that", 12.0),
+        ("fastest", 40.0),
+        ("cheaper if it fits", 10.0),
+    ]
+    # A few percent are no reason to risk the run.
+    near = ranked([option(seconds=46.0, usd=11.5, unsure=True), fast, sure], (), Goals())
+    assert not any(each.unsure for _, each in near.headlines)
+    quick = ranked([option(seconds=40.0, usd=50.0, unsure=True), fast, sure], (), Goals())
+    assert dict(quick.headlines)["faster if it fits"].seconds == 40.0
+    alone = ranked([risky, option(seconds=30.0, usd=90.0, unsure=True)], (), Goals())
+    assert [(name, each.usd) for name, each in alone.headlines] == [
+        ("cheapest and fastest within 1.25 times that", 10.0),
+        ("fastest", 90.0),
+    ]
+
+
+def test_goals_are_met_first_by_what_surely_fits():
+    risky, sure = option(seconds=40.0, usd=10.0, unsure=True), option(seconds=50.0, usd=12.0)
+    late, dear = replace(risky, seconds=400.0), replace(sure, usd=120.0, seconds=500.0)
+    for goals in (Goals(deadline_s=60.0), Goals(budget_usd=20.0)):
+        assert not ranked([risky, sure], (), goals).options[0].unsure
+        assert ranked([risky, dear], (), goals).options[0].unsure, "it alone meets them"
+    missed = ranked([late, dear], (), Goals(deadline_s=60.0))
+    assert not missed.options and [each.unsure for each in missed.closest] == [False]
+    own = [replace(each, provider="own") for each in (late, dear)]
+    assert not ranked(own, (), Goals(deadline_s=60.0)).own[0].unsure

@@ -8,8 +8,11 @@ import re
 import pytest
 
 from fixtures.recommend import SMALL, printed
+from fixtures.recommend import option as a_way
 from trainwright.cli.main import main
 from trainwright.hardware.catalogue.nodes import written
+from trainwright.planner.search.ranking import Goals, ranked
+from trainwright.render.plans.recommendation import _range
 
 pytestmark = pytest.mark.usefixtures("packaged_only")
 
@@ -88,6 +91,19 @@ def test_goals_have_the_cheapest_and_the_fastest_beside_the_best(capsys):
             assert any(line.startswith(f"{name}: {cluster_of(option)} (") for line in lines[:3])
 
 
+def test_the_first_line_surely_fits_or_says_that_it_may_not(capsys):
+    asked = ("--devices", "b200-sxm", "--price-kinds", "on_demand", "--model", "llama2-7b", "--tokens", "10B")
+    document = json.loads(printed(capsys, *asked, "--json"))
+    least = min(document["options"], key=lambda option: option["usd"])
+    assert least["unsure"], "choose a run whose cheapest way may not fit"
+    first, *lines = printed(capsys, *asked).splitlines()
+    assert first.startswith("cheapest") and "uncertain" not in first and f": {cluster_of(least)} (" not in first
+    (line,) = [line for line in lines if line.startswith("cheaper if it fits: ")]
+    assert f"{cluster_of(least)} (" in line and ", uncertain: " in line
+    (alone,) = [line for line in printed(capsys, *asked, "--most-devices", "1").splitlines() if "cheapest" in line]
+    assert f"{cluster_of(least)} (" in alone and ", uncertain: " in alone
+
+
 @pytest.mark.parametrize(
     ("asked", "line"),
     [
@@ -117,6 +133,29 @@ def test_precisions_are_named_where_devices_differ(capsys):
     assert {line.endswith(f"; {other}") for line in rows} == {True, False}
     assert all(line.endswith("; fp16") == (other == "fp16") for line in rows if "v100-sxm" in line)
     assert f"; {usual}" not in "".join(rows)
+
+
+def test_the_range_is_that_of_the_ways_that_the_answer_names(capsys):
+    # Rates of Ascend are of few runs and less sure than an H100's, which alone is named here.
+    asked = ("--devices", "h100-sxm,ascend-910b2", "--price-kinds", "on_demand", "--deadline", "30d")
+    document = json.loads(printed(capsys, *asked, "--json"))
+    ends = [each["high_s"] / each["seconds"] for each in document["options"]]
+    named = [document["options"][0], *document["headlines"].values()]
+    low = min(each["low_s"] / each["seconds"] for each in named)
+    high = max(each["high_s"] / each["seconds"] for each in named)
+    assert max(ends) > 1.2 * high, "choose devices whose ranges differ"
+    (line,) = [line for line in printed(capsys, *asked).splitlines() if line.startswith("9 of 10 such runs")]
+    assert line == f"9 of 10 such runs take, and cost, between {low:.2f} and {high:.2f} times what stands here"
+
+
+def test_ways_that_are_less_sure_have_a_range_of_their_own():
+    cheap, fast = a_way(seconds=100.0, usd=10.0), a_way(seconds=40.0, usd=90.0, high_s=160.0)
+    near = a_way(seconds=80.0, usd=12.0, high_s=164.0)
+    line = _range(ranked([cheap, fast, near], (), Goals()).answers)
+    assert line == (
+        "9 of 10 such runs take, and cost, between 0.50 and 2.05 times what stands here; "
+        "fastest: between 0.50 and 4.00 times"
+    )
 
 
 def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):

@@ -23,6 +23,8 @@ def rows(*options):
 def test_a_way_in_short_has_place_time_and_cost_or_says_that_no_price_is_known():
     assert in_short(WAY) == "8xh100-sxm (Nebius spot), 1 h 00 min, $16"
     assert in_short(replace(WAY, usd=None)) == "8xh100-sxm (Nebius spot), 1 h 00 min, price unknown"
+    tight = replace(WAY, unsure=True, memory_bytes=75 * 2**30, memory_available_bytes=80 * 2**30)
+    assert in_short(tight) == f"{in_short(WAY)}, uncertain: 75 GiB of 80 GiB"
 
 
 def test_rows_name_what_differs_and_no_column_is_empty():
