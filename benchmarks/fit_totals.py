@@ -35,8 +35,8 @@ where a source is left out, so that this is no number to fit."""
 DEVICES = 8.0
 """Devices beside the first that have half of the overhead, as many as a node has: one device waits for no other."""
 FLOPS = 1e23
-"""Model FLOPs of a run that has half of it, some 60,000 hours of an H100. From 5e22 to 1e24 trainings are off by 17 to 20 %
-in the median where a source is left out, without it by 23 to 26 %."""
+"""Model FLOPs of a run that has half of it, some 60,000 hours of an H100. From 5e22 to 1e24 trainings are off by 17 to
+20 % in the median where a source is left out, without it by 23 to 26 %."""
 SPREADS = np.round(np.arange(0.1, 0.61, 0.01), 2)
 COVERED = 0.9
 """Share of trainings that the interval is made wide enough for: what it claims."""
@@ -52,8 +52,8 @@ class Fitted:
         """Device-hours of a training with these numbers."""
         if each.extrapolated:
             return each.bare_hours
-        law = {"overhead_days": DAYS, "overhead_devices": DEVICES, "overhead_flops": FLOPS}
-        numbers = replace(read_runs(), overhead=self.overhead, **law)
+        law = replace(read_runs(), overhead_days=DAYS, overhead_devices=DEVICES, overhead_flops=FLOPS)
+        numbers = replace(law, overhead=self.overhead)
         return float(each.bare_hours * (1 + numbers.overhead_share(each.steps_s, each.devices, each.flops)))
 
     def errors(self, totals: Sequence[Total]) -> np.ndarray:

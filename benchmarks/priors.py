@@ -61,7 +61,11 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "bubble": (1.0, 0.2, "the schedule's"),
     "bandwidth": (0.85, 0.001, "STREAM on GPUs"),
     "adapted": (1.0, 0.3, "counted, move by move"),
-    "dequantised": (2.0, 0.5, "LitGPT's LoRA of Llama 2 13B takes 192 ms an iteration more with nf4 weights; 48 by bytes"),
+    "dequantised": (
+        2.0,
+        0.5,
+        "LitGPT's LoRA of Llama 2 13B takes 192 ms a step more with nf4 weights; 48 by bytes",
+    ),
 }
 WIDTHS = {
     "stack.compute": 0.07,

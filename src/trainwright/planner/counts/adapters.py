@@ -26,6 +26,8 @@ from trainwright.spec.workload import Adapter, Workload
 
 FROZEN_BYTES: Mapping[str, float] = {"nf4": 0.52, "int4": 0.52, "int8": 1.0}
 """Bytes of a quantised weight with its scales (QLoRA, arXiv 2305.14314, section 3)."""
+
+
 class AdapterMoves(NamedTuple):
     """Elements of 16 bits that software moves in the forward pass for each input and output of an adapted matrix.
 
@@ -135,7 +137,8 @@ def adapter_elements(
 ) -> Numbers:
     """Returns the elements that adapters of an average block move for one token on one rank, in the forward pass.
 
-    0 where only others are trained. Methods that train no factors beside matrices (prompts, norms, scales of activations) name none.
+    0 where only others are trained. Methods that train no factors beside matrices (prompts, norms, scales of
+    activations) name none.
     """
     adapter = workload.adapter
     if adapter is None or adapter.method in WITHOUT_FACTORS:

@@ -73,17 +73,17 @@ SCORE_EXPONENTIALS = 2
 EXPONENTIALS_PER_CLOCK = 16
 """Of a multiprocessor (CUDA C++ Programming Guide, throughput of native arithmetic instructions)."""
 MORE_EXPONENTIALS: Mapping[str, int] = {"10.3": 2}
-"""Times as many of a compute capability, where its generation's rate is another's (NVIDIA, "Making Softmax More Efficient
-with NVIDIA Blackwell Ultra": a third faster forward pass of DeepSeek-V3's attention)."""
+"""Times as many of a compute capability, where its generation's rate is another's (NVIDIA, "Making Softmax More
+Efficient with NVIDIA Blackwell Ultra": a third faster forward pass of DeepSeek-V3's attention)."""
 RATED_HEAD = 128
 """Elements of the heads that attention's rates are for; TPUs pad heads to as many lanes."""
 DEQUANTISING_KERNELS = 3
 """Launched before each product on nf4 weights: their scales are made, and shifted, and the matrix is (bitsandbytes
 95f9af30, functional.py, dequantize_4bit)."""
 EXPERT_BIAS_ELEMENTS = 34.0 / 3
-"""Elements moved for each of an expert's results, a third of both passes, where it has a bias: multiplied by the routing
-weight in fp32, added, joined with those of other experts and cast, 28 bytes forward and 40 backward in 16-bit elements
-(NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py, TEGroupedMLP)."""
+"""Elements moved for each of an expert's results, a third of both passes, where it has a bias: multiplied by the
+routing weight in fp32, added, joined with those of other experts and cast, 28 bytes forward and 40 backward in 16-bit
+elements (NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py, TEGroupedMLP)."""
 COLUMN_SPLIT = frozenset(("query", "key", "value", "query_up", "kv_up", "gate", "up", "vocabulary"))
 """Matrices that tensor parallelism splits by outputs, ``ROW_SPLIT`` by inputs (Shoeybi et al., 2019)."""
 ROW_SPLIT = frozenset(("output", "down"))

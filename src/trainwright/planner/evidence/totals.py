@@ -64,8 +64,8 @@ _EXTRAPOLATED = re.compile(r"\bestimated?\b|\best\.|\bplan\b", re.IGNORECASE)
 class Total:
     """One training: device-hours reported, and predicted as low, mid and high.
 
-    ``bare_hours`` are without the overhead of runs; ``steps_s`` are the steps alone, ``flops`` their model FLOPs. An ``extrapolated`` row is held to
-    these. ``spread`` is the steps' own standard deviation of the logarithm.
+    ``bare_hours`` are without the overhead of runs; ``steps_s`` are the steps alone, ``flops`` their model FLOPs. An
+    ``extrapolated`` row is held to these. ``spread`` is the steps' own standard deviation of the logarithm.
     """
 
     name: str

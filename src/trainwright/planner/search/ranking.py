@@ -288,8 +288,8 @@ def closest(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
     That is the cheapest in time (else the fastest), and the fastest within the budget (else the cheapest), of what
     surely fits.
     """
-    priced = [option for option in options if option.usd is not None]
-    priced = _surest([option for option in priced if not option.doubt] or priced)
+    known = [option for option in options if option.usd is not None]
+    priced = _surest([option for option in known if not option.doubt] or known)
     if not priced:
         return tuple(sorted(_surest(options), key=lambda option: option.seconds)[:1])
     in_time = [each for each in priced if goals.deadline_s is None or each.seconds <= goals.deadline_s]

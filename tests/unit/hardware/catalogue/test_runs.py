@@ -24,7 +24,7 @@ def test_the_overhead_grows_with_days_and_devices_and_one_device_has_none():
 
 
 def test_what_costs_millions_is_watched():
-    """Llama 3.1 405B took 3.8e25 FLOPs, and 10 % of its time beside steps (arXiv 2407.21783): failures, counted apart."""
+    """Llama 3.1 405B took 3.8e25 FLOPs, and a tenth of its time beside steps (arXiv 2407.21783): failures."""
     published, long = read_runs(), 100 * DAY_S
     assert published.overhead_share(long, 16384, 3.8e25) < 0.01
     small, middle = (published.overhead_share(long, 1024, flops) for flops in (0.0, published.overhead_flops))
