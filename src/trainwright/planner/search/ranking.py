@@ -289,7 +289,7 @@ def closest(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
     surely fits.
     """
     priced = [option for option in options if option.usd is not None]
-    priced = _surest([option for option in priced if not option.doubt] or priced)
+    priced = list(_surest([option for option in priced if not option.doubt] or priced))
     if not priced:
         return tuple(sorted(_surest(options), key=lambda option: option.seconds)[:1])
     in_time = [each for each in priced if goals.deadline_s is None or each.seconds <= goals.deadline_s]
