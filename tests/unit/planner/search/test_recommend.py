@@ -138,8 +138,7 @@ def test_a_later_deadline_never_gives_a_dearer_best(everything):
 
 def test_without_goals_the_cheapest_comes_first_then_what_has_no_price(everything):
     priced = [option for option in everything.options if option.usd is not None]
-    order = [(option.unsure, option.usd) for option in priced]
-    assert order == sorted(order)
+    assert priced == sorted(priced, key=lambda option: (option.unsure, option.usd))
     unpriced = everything.options[len(priced) :]
     assert unpriced and all(option.usd is None for option in unpriced)
     assert [option.seconds for option in unpriced] == sorted(option.seconds for option in unpriced)
