@@ -10,6 +10,7 @@ import posixpath
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -140,15 +141,15 @@ class Elsewhere:
             names = [name for name in self._complete() if step_of(Path(name)) > after]
             if not names:
                 return None
-            partial = root / f".{names[-1]}"
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-            self._system.get_file(self._at(names[-1], INDEX), str(partial / INDEX))
-            for file in read_index(partial).files:
-                self._system.get_file(self._at(names[-1], file), str(partial / file))
+            half = root / f".{names[-1]}"
+            shutil.rmtree(half, ignore_errors=True)
+            half.mkdir(parents=True)
+            self._system.get_file(self._at(names[-1], INDEX), str(half / INDEX))
+            for file in read_index(half).files:
+                self._system.get_file(self._at(names[-1], file), str(half / file))
         final = root / names[-1]
         shutil.rmtree(final, ignore_errors=True)  # what lies there is not complete
-        partial.rename(final)
+        half.rename(final)
         sync_directory(root)
         return final
 
@@ -229,11 +230,9 @@ class Mirror:
                 lambda: self._missing(kept, owed) if lead else None, exchange
             )[0]
             for name, files in missing.items():
-                share = files[self._rank :: self._ranks]
-                self._together(lambda name=name, share=share: self.place.put(self._root / name, name, share), exchange)
-                self._together(
-                    lambda name=name: self.place.put(self._root / name, name, [INDEX]) if lead else None, exchange
-                )
+                put = partial(self.place.put, self._root / name, name)
+                self._together(partial(put, files[self._rank :: self._ranks]), exchange)
+                self._together(partial(put, [INDEX] if lead else []), exchange)
             self._together(lambda: self.place.keep(kept) if lead else None, exchange)
         except MachineError as error:
             self._owed, self.current, self.refusal = owed, False, error
