@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from trainwright.artifact.checkpoint.index import step_of
+
 pytestmark = pytest.mark.slow
 
 READY = ("doctor", "plan", "data")
@@ -23,8 +25,10 @@ def test_a_loss_that_is_no_number_names_the_last_good_checkpoint(fork) -> None:
     rates = ("train.optimizer.lr=1e30", "train.clip_norm=null", "train.exec.checkpoint_every=1e-9 s")
     line = the_error(project.call("train", *rates), 5)
     (partial,) = project.workspace.glob("train-*.partial")
-    kept = sorted((partial / "checkpoints").iterdir())
-    assert f"model.init_from={kept[-1]} " in line
+    faulty = int(line.partition(" by step ")[2].partition(" ")[0])
+    good = [path for path in sorted((partial / "checkpoints").iterdir()) if step_of(path) < faulty - 1]
+    assert line.count("model.init_from=") == len(good[-1:]), "one that an update was made from"
+    assert all(f"model.init_from={path} " in line for path in good[-1:])
 
 
 def test_a_sequence_longer_than_the_split_says_what_to_lower(fork) -> None:

@@ -229,7 +229,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         _stage(
             "optimize",
-            version=3,
+            version=4,
             usual=False,
             check="trainwright.stages.train.check:problems",
             identity=optimize_identity,

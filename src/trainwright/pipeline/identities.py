@@ -40,14 +40,15 @@ def train_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[st
 
 
 def optimize_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
-    """With those keys of ``train.exec`` that a measurement depends on and that the ladder does not choose."""
+    """With those keys of ``train.exec`` that a measurement depends on: those of the recipe as given among them."""
     how = recipe.train.exec
+    names = ("device", "threads", "deterministic", "micro_batch", "compile", "attention", "update", "loss_chunk_tokens")
     return {
         "seed": recipe.seed,
         "model": recipe.identity("model"),
         "task": recipe.identity("task"),
         "train": recipe.identity("train"),
-        "exec": {"device": how.device, "threads": how.threads, "deterministic": how.deterministic},
+        "exec": {name: getattr(how, name) for name in (*names, "cuda_graphs")},
         "optimize": recipe.identity("optimize"),
     }
 

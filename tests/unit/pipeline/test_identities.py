@@ -14,13 +14,14 @@ from trainwright.pipeline import identities
         ("optimize.steps=30", True),
         ("train.batch_tokens=65536", True),
         ("train.exec.threads=1", True),
-        ("train.exec.micro_batch=2", False),
-        ("train.exec.attention=sdpa", False),
+        ("train.exec.micro_batch=2", True),
+        ("train.exec.attention=sdpa", True),
+        ("train.exec.update=foreach", True),
         ("train.exec.log_every_steps=3", False),
         ("serve.port=1", False),
     ],
 )
-def test_a_ladder_depends_on_what_it_measures_and_not_on_what_it_chooses(tmp_path, key, counts) -> None:
+def test_a_ladder_depends_on_what_it_measures_the_recipe_as_given_included(tmp_path, key, counts) -> None:
     plain, changed = planned_recipe(tmp_path), planned_recipe(tmp_path, key)
     assert plain != changed
     same = identities.optimize_identity(plain, {}) == identities.optimize_identity(changed, {})

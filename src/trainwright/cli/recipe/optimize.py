@@ -1,8 +1,8 @@
 """Make a training faster, one technique at a time: each is measured on this machine, and kept where it helps.
 
 Begins with the naive configuration (fp32, eager, micro batch 1, whole scores and logits, AdamW operation by operation),
-measures each technique between two measurements without it, predicted beside measured, and writes the tuned recipe. An
-interrupted ladder goes on with the technique that was being measured.
+measures each technique between two measurements without it, predicted beside measured, and writes the tuned recipe: the
+given one with what was decided, measured beside it. An interrupted ladder goes on with what was being measured.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Literal
 
 from trainwright.core.frozen import dataclass
 from trainwright.spec.measures import PhaseTimes
@@ -99,6 +99,14 @@ class Rung:
         return self.predicted.tokens_per_s / self.predicted_before.tokens_per_s
 
     @property
+    def decided(self) -> bool:
+        """Returns whether the measurements say that it is to be had, or is not: noise and what was not tried do not."""
+        if self.kept or self.gain is None:
+            return self.kept
+        broken = self.loss_difference is not None and self.loss_difference > self.tolerance
+        return broken or not self.gain.low <= 1 <= self.gain.high
+
+    @property
     def drift(self) -> float:
         """Returns by how much the machine's speed changed between the two measurements without it, relatively."""
         if self.before is None or self.after is None:
@@ -107,10 +115,44 @@ class Rung:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """The tuned recipe beside the recipe as it was given.
+
+    Attributes:
+        chosen: whose values the tuned recipe has.
+        reason: why.
+        before: the recipe as given.
+        tuned: with what the ladder decided.
+        after: the recipe as given, again.
+        gain: throughput with what the ladder decided over that as given; None where one was not measured.
+        predicted_before: by the plan of the recipe as given.
+        predicted: by the plan with what the ladder decided.
+    """
+
+    chosen: Literal["tuned", "given"]
+    reason: str
+    before: Measurement | None = None
+    tuned: Measurement | None = None
+    after: Measurement | None = None
+    gain: Interval | None = None
+    predicted_before: PredictedStep | None = None
+    predicted: PredictedStep | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Ladder:
     """All techniques in the order in which they were tried.
 
-    ``start`` and ``tuned`` are the keys of the recipe that make the first configuration and the last one.
+    Attributes:
+        format: of the file.
+        recipe: its name.
+        device: that was measured.
+        steps: timed updates of a measurement.
+        warmup_steps: updates before them.
+        start: keys of the recipe that make the naive configuration.
+        tuned: keys that the tuned recipe has in place of the given one's: what was decided, and nothing else.
+        rungs: the techniques.
+        given: the tuned recipe beside the given one; None where they are the same.
     """
 
     format: int = FORMAT
@@ -121,10 +163,11 @@ class Ladder:
     start: Mapping[str, Any]
     tuned: Mapping[str, Any]
     rungs: tuple[Rung, ...]
+    given: Comparison | None = None
 
     @property
     def kept(self) -> tuple[Rung, ...]:
-        """Returns the techniques that the tuned recipe has."""
+        """Returns the techniques that are faster than the configuration before them."""
         return tuple(rung for rung in self.rungs if rung.kept)
 
     @property

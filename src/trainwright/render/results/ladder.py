@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from trainwright.core.units import format_bytes, format_count
-from trainwright.planner.evidence.ladder import Ladder, Rung
+from trainwright.planner.evidence.ladder import Comparison, Ladder, Measurement, PredictedStep, Rung
 from trainwright.render.page import Page
 from trainwright.render.pictures.waterfall import WaterfallStep, waterfall
 from trainwright.spec.plan import Interval
@@ -31,11 +31,13 @@ def show(ladder: Ladder, page: Page) -> None:
     """Writes the verdict, the table, and what each technique brought and why."""
     page.heading(headline(ladder))
     rows = [_naive(ladder)] if ladder.first is not None else []
-    page.table(COLUMNS, [*rows, *(_row(rung) for rung in ladder.rungs)])
+    page.table(COLUMNS, [*rows, *(_row(rung) for rung in ladder.rungs), *_beside_given(ladder.given)])
     page.line()
     for rung in ladder.rungs:
         page.line(f"{rung.technique} ({_changes(rung)}): {rung.why}.")
         page.line(f"  {'kept' if rung.kept else 'not kept'}: {rung.reason}")
+    if ladder.given is not None:
+        page.line(f"the recipe as given: {ladder.given.reason}")
     drifted = [rung.technique for rung in ladder.rungs if rung.drift > DRIFT]
     if drifted:
         page.note(
@@ -47,7 +49,7 @@ def show(ladder: Ladder, page: Page) -> None:
 def headline(ladder: Ladder) -> str:
     """Returns what all kept techniques brought together."""
     if not ladder.kept:
-        return f"{ladder.recipe} on {ladder.device}: no technique helps; the naive configuration stays"
+        return f"{ladder.recipe} on {ladder.device}: no technique helps the naive configuration"
     names = ", ".join(rung.technique for rung in ladder.kept)
     gain, predicted = ladder.gain, ladder.predicted_gain
     return (
@@ -77,17 +79,34 @@ def draw(ladder: Ladder, path: Path) -> None:
 
 def _naive(ladder: Ladder) -> tuple[object, ...]:
     rung = next(each for each in ladder.rungs if each.before is not None)
-    before, predicted = rung.before, rung.predicted_before
-    if before is None or predicted is None:
-        return ("naive",)
+    return _whole("naive", rung.before, rung.predicted_before)
+
+
+def _beside_given(given: Comparison | None) -> list[tuple[object, ...]]:
+    """Returns a row of the recipe as given and one of the tuned recipe; none of what was not measured."""
+    if given is None or given.before is None:
+        return []
+    rows = [_whole("as given", given.before, given.predicted_before)]
+    if given.gain is not None:
+        kept, brought = "yes" if given.chosen == "tuned" else "no", _interval(given.gain)
+        rows.append(_whole("tuned", given.tuned, given.predicted, kept, brought))
+    return rows
+
+
+def _whole(
+    name: str, measured: Measurement | None, predicted: PredictedStep | None, kept: str = "", gain: str = ""
+) -> tuple[object, ...]:
+    """Returns the row of a whole configuration."""
+    if measured is None or predicted is None:
+        return (name, kept, gain, *[""] * (len(COLUMNS) - 3))
     return (
-        "naive",
+        name,
+        kept,
+        gain,
         "",
-        "",
-        "",
-        format_count(before.tokens_per_s),
+        format_count(measured.tokens_per_s),
         format_count(predicted.tokens_per_s),
-        format_bytes(before.memory_bytes),
+        format_bytes(measured.memory_bytes),
         format_bytes(predicted.memory_bytes),
         "",
     )

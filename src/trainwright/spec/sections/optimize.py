@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from trainwright.spec.sections.base import Positive, Section
 
@@ -26,3 +26,10 @@ class OptimizeSection(Section):
     # Of fewer than six not even the whole range holds the median in nineteen of twenty cases.
     steps: int = Field(20, ge=6, description="updates that are timed in each measurement")
     warmup_steps: Positive = Field(3, description="updates before them, which compile and fill caches")
+
+    @field_validator("techniques")
+    @classmethod
+    def _name_one(cls, names: object) -> object:
+        if names == ():
+            raise ValueError("names no technique: write all, or a list such as [bf16, compile]")
+        return names

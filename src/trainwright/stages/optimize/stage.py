@@ -1,7 +1,8 @@
 """The stage: naive configuration, then one technique after the other; ``ladder.json`` and ``tuned.yaml``.
 
 Each technique is measured between two measurements without it (A, B, A), each in a process of its own. What is decided
-is written down at once, so that an interrupted ladder goes on with the technique that was being measured.
+is written down at once, so that an interrupted ladder goes on with the technique that was being measured. What was not
+decided stays as the recipe had it; in the end the tuned recipe is measured between two measurements of the given one.
 """
 
 from __future__ import annotations
@@ -20,17 +21,33 @@ from trainwright.core.paths import read_object
 from trainwright.core.records import from_json, to_json
 from trainwright.hardware.machine.record import FILE as MACHINE_FILE
 from trainwright.hardware.machine.record import Machine, read_machine
-from trainwright.planner.evidence.ladder import FILE, TUNED_FILE, Ladder, Measurement, PredictedStep, Rung
+from trainwright.planner.evidence.ladder import (
+    FILE,
+    TUNED_FILE,
+    Comparison,
+    Ladder,
+    Measurement,
+    PredictedStep,
+    Rung,
+)
 from trainwright.render.recipe import yaml_lines
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.optimize import TechniqueName
 from trainwright.stages.optimize.intervals import gain
 from trainwright.stages.optimize.process import measure
-from trainwright.stages.optimize.techniques import TECHNIQUES, Changes, Situation, Technique, naive, with_changes
-from trainwright.stages.optimize.verdict import loss_difference, verdict
+from trainwright.stages.optimize.techniques import (
+    TECHNIQUES,
+    Changes,
+    Situation,
+    Technique,
+    decided,
+    naive,
+    with_changes,
+)
+from trainwright.stages.optimize.verdict import better, loss_difference, verdict
 
-SAVED = "rungs"
+SAVED, GIVEN = "rungs", "given"
 
 
 def run(context: Context) -> StageResult:
@@ -57,6 +74,7 @@ def run(context: Context) -> StageResult:
         "gain_low": ladder.gain.low,
         "gain_high": ladder.gain.high,
         "predicted_gain": ladder.predicted_gain,
+        "over_given": None if ladder.given is None or ladder.given.gain is None else ladder.given.gain.mid,
         "kept": [rung.technique for rung in ladder.kept],
         "naive_tokens_per_s": None if first is None else first.tokens_per_s,
     }
@@ -88,8 +106,11 @@ class _Climb:
         """Returns every rung, those of an earlier run as they were decided then."""
         section = self.context.recipe.optimize
         names = tuple(TECHNIQUES) if section.techniques == "all" else section.techniques
-        now = self._start(dict(naive(self.context.recipe)))
+        begun = dict(naive(self.context.recipe))
+        now = self._start(begun)
         start, rungs = dict(now), []
+        # Recomputation that even the naive configuration needs is decided; all else that is naive is not.
+        tuned = {key: value for key, value in start.items() if key not in begun}
         device = self._planned(now).plan.cluster.device.name
         (self.context.out / SAVED).mkdir(exist_ok=True)
         for number, name in enumerate(names):
@@ -100,17 +121,20 @@ class _Climb:
                 rung = self._rung(name, now)
                 write_atomically(path, json.dumps(to_json(rung)).encode())
                 self.context.events.message(told(rung))
+            tuned |= decided(self.context.recipe, rung, now)
             if rung.kept:
                 now |= rung.changes
             rungs.append(rung)
+        given = self._beside_given(tuned)
         return Ladder(
             recipe=self.context.recipe.name,
             device=device,
             steps=section.steps,
             warmup_steps=section.warmup_steps,
             start=start,
-            tuned=now,
+            tuned={} if given is not None and given.chosen == "given" else tuned,
             rungs=tuple(rungs),
+            given=given,
         )
 
     def _start(self, naive: dict[str, Any]) -> dict[str, Any]:
@@ -173,6 +197,44 @@ class _Climb:
             loss_difference=difference,
             kept=kept,
             reason=reason,
+        )
+
+    def _beside_given(self, tuned: Changes) -> Comparison | None:
+        """Returns the tuned recipe beside the given one, as an earlier run measured both; None where they are one."""
+        asked, path = self.context.recipe, self.context.out / SAVED / f"{GIVEN}.json"
+        if with_changes(asked, tuned) == with_changes(asked, {}):
+            return None
+        if path.is_file():
+            return from_json(Comparison, read_object(path), where=str(path))
+        found = self._compared(tuned)
+        write_atomically(path, json.dumps(to_json(found)).encode())
+        self.context.events.message(f"as given: {found.reason}")
+        return found
+
+    def _compared(self, tuned: Changes) -> Comparison:
+        """Returns the tuned recipe measured between two measurements of the given one, and which is taken."""
+        try:
+            given = self._planned({})
+            before = self._measure(given, "as given")
+        except TrainwrightError as error:
+            return Comparison(chosen="tuned", reason=f"the recipe as given cannot be trained here: {error}")
+        found = Comparison(chosen="given", reason="", before=before, predicted_before=given.predicted)
+        try:
+            other = self._planned(tuned)
+            with_it = self._measure(other, "tuned")
+        except TrainwrightError as error:
+            return replace(found, reason=f"what was decided cannot be trained together: {error}")
+        after = self._measure(given, "as given, again")
+        ratio = gain(before.step_s, with_it.step_s, after.step_s)
+        chosen, reason = better(ratio, updates=len(with_it.step_s))
+        return replace(
+            found,
+            chosen=chosen,
+            reason=reason,
+            tuned=with_it,
+            after=after,
+            gain=ratio,
+            predicted=other.predicted,
         )
 
     def _planned(self, changes: Mapping[str, Any]) -> _Planned:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from trainwright.hardware.machine.facts import MachineFacts
 from trainwright.model.kernels.refusals import refusals
 from trainwright.planner.counts.pieces import loss_rows
+from trainwright.planner.evidence.ladder import Rung
 from trainwright.spec.convnet import transformer
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
@@ -177,6 +180,24 @@ TECHNIQUES: Mapping[TechniqueName, Technique] = {
     ),
 }
 """In the order in which they are tried."""
+
+
+def decided(asked: Recipe, rung: Rung, now: Changes) -> Changes:
+    """Returns what a technique's measurements put in place of the recipe's own values.
+
+    One that is kept puts its own. One that is worse puts what it was compared with where the recipe has it, or leaves
+    the choice to the planner. One that was not tried, or that nobody can tell from noise, puts nothing.
+
+    Args:
+        asked: the recipe as its author wrote it.
+        rung: the technique.
+        now: the configuration that it was compared with, by key.
+    """
+    if rung.kept or not rung.decided:
+        return rung.changes if rung.kept else {}
+    document = asked.model_dump(mode="json", by_alias=True)
+    written = {key: reduce(getitem, key.split("."), document) for key in rung.changes}
+    return {key: now[key] for key, own in written.items() if key in now and own in ("auto", rung.changes[key])}
 
 
 def with_changes(recipe: Recipe, changes: Changes) -> Recipe:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from trainwright.core.units import format_bytes, format_seconds
 from trainwright.planner.evidence.ladder import Measurement
@@ -58,6 +59,22 @@ def verdict(
         needed = math.ceil(pause_s / saved_s)
         return False, f"{format_seconds(pause_s)} of start-up are paid back after {needed:,} updates of {run_steps:,}"
     return True, where(before, with_it)
+
+
+def better(gain: Interval, *, updates: int) -> tuple[Literal["tuned", "given"], str]:
+    """Returns which recipe is taken, and why: the given one stays where what was decided was measured as slower.
+
+    Args:
+        gain: how many times as fast what was decided is as the recipe as given.
+        updates: that were timed.
+    """
+    ratio = f"{gain.mid:.2f}x as fast ({gain.low:.2f} to {gain.high:.2f})"
+    if gain.low > 1:
+        return "tuned", f"what was decided is {ratio}"
+    noise = "" if gain.high < 1 else f", no difference that {updates} updates show"
+    if gain.mid < 1:
+        return "given", f"what was decided is {ratio}{noise}: the recipe stays as it was given"
+    return "tuned", f"what was decided is {ratio}{noise}"
 
 
 def where(before: Measurement, with_it: Measurement) -> str:

@@ -28,7 +28,7 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.train import SLURM_END
 from trainwright.spec.summary import Goodput, RankUse, TrainExecution, TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress
-from trainwright.stages.train.decisions import decide
+from trainwright.stages.train.decisions import Decisions, decide
 from trainwright.stages.train.loader import prefetched
 from trainwright.stages.train.metrics import TrainingMetrics, mean_loss, open_board
 from trainwright.stages.train.optimizer import Optimizers
@@ -44,8 +44,8 @@ ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 GATE = "trainwright.runtime.faults.gate:gate_of"
 SCALED = "trainwright.model.precision.loss_scale:scaled"
 PASSING_OVER = "trainwright.stages.train.faults.passing_over:PassingOver"
-ANSWER = "trainwright.stages.train.faults.policy:answer"
-NONE_MADE = "trainwright.stages.train.faults.policy:none_made"
+POLICY = "trainwright.stages.train.faults.policy"
+BROKEN = "trainwright.stages.train.faults.weights:not_finite"
 BUDGET = "trainwright.runtime.timing.recompilation:recompilation_limited"
 AVERAGED = "trainwright.stages.train.weights.average:averaged"
 
@@ -98,6 +98,7 @@ class Trainer:
         restored = checkpoints.restore(network, self.optimizers)
         self.progress = TrainingProgress() if restored is None else replace(restored, resumes=restored.resumes + 1)
         self._restored, self._began_s = self.progress, 0.0
+        self.mended_from: set[str] = set()  # checkpoints that it went back to because weights were no numbers
         self.resumed_from = None if restored is None else restored.step
         self._copy_bytes = 0
         self.clock = PhaseClock(settings.device)
@@ -138,7 +139,8 @@ class Trainer:
             launched_s: when the command began to train, by that clock; its time limit counts from there.
 
         Raises:
-            TrainingError: a number cannot be right, and the recipe says that training stops; or no update was made.
+            TrainingError: a number cannot be right, and the recipe says that training stops; no update was made; the
+                result is no number.
             Interrupted: a signal asked to stop; the last step is in a checkpoint.
         """
         settings, self._began_s = self.settings, began_s
@@ -171,7 +173,7 @@ class Trainer:
         if board is not None:
             board.close()
         if not self.progress.recent:
-            raise load(NONE_MADE, kind="fault")(self)
+            raise load(f"{POLICY}:none_made", kind="fault")(self)
         memory = self._memory(logits_bytes, activation_bytes)
         for name, size_bytes in memory.as_dict().items():
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
@@ -220,7 +222,7 @@ class Trainer:
             asked = TIME_LIMIT if limit is not None and limit.over() else stop.requested
             since_s, signal = self.world.agreed(time.monotonic() - saved_s, asked)
             decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
-            if self._rolled_back(metrics, events, first, reading=decided.report):
+            if self._rolled_back(metrics, events, first, decided):
                 return None
             if decided.report:
                 times = self.clock.stop()
@@ -265,11 +267,17 @@ class Trainer:
             return None
         return load(LIMIT, kind="clock")(asked_s, launched_s, os.environ, lambda: self.checkpoints.longest_write_s)
 
-    def _rolled_back(self, metrics: TrainingMetrics, events: Events, first: int, *, reading: bool) -> bool:
+    def _rolled_back(self, metrics: TrainingMetrics, events: Events, first: int, decided: Decisions) -> bool:
         """Answers faults that are known by now; returns whether the run went back to an earlier step."""
         assert self.step.gate is not None
-        faults = self.step.gate.faults(reading=reading)
-        return any(load(ANSWER, kind="fault")(self, fault, metrics, events, first=first) for fault in faults)
+        faults = self.step.gate.faults(reading=decided.report)
+        if any(load(f"{POLICY}:answer", kind="fault")(self, fault, metrics, events, first=first) for fault in faults):
+            return True
+        if not (decided.validate or decided.checkpoint):
+            return False
+        with self.clock.phase("checkpoint"):
+            broken = load(BROKEN, kind="fault")(self)
+        return bool(broken) and load(f"{POLICY}:answer_weights", kind="fault")(self, broken, metrics, events)
 
     def updates(self, first: int, last: int) -> Iterator[tuple[Update, float]]:
         """Yields each update that is made, with its share of the peak rate; one beyond the run has that of its end."""
@@ -305,7 +313,10 @@ class Trainer:
         for name, metric in result.metrics.items():
             metrics.metric(f"validation/{name}", metric.value, step=done, unit=metric.unit)
         with blaming(self.recipe.task.name, where="task.name"):
-            return result.as_json(unit=self.task.unit)
+            measured = result.as_json(unit=self.task.unit)
+        if done == self.settings.steps and measured["metrics"].get("loss", {"value": 0})["value"] is None:
+            raise load(f"{POLICY}:no_measure", kind="fault")(self)
+        return measured
 
     def _rehearse(self) -> tuple[int, int]:
         """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted."""

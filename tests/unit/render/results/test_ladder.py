@@ -3,9 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fixtures.drawings import texts_of
-from fixtures.ladders import LADDER
+from fixtures.ladders import GIB, LADDER, measured
 from fixtures.page import WrittenPage
+from trainwright.planner.evidence.ladder import Comparison, PredictedStep
 from trainwright.render.results.ladder import draw, headline, show
+from trainwright.spec.plan import Interval
 
 
 def test_the_table_has_measured_beside_predicted() -> None:
@@ -18,6 +20,27 @@ def test_the_table_has_measured_beside_predicted() -> None:
     assert compiled[1] == "no"
     assert chunked == ("chunked-loss", "no", "", "", "", "", "", "", "")
     assert fused[-1] == "0 of 1e-02"
+
+
+def test_the_recipe_as_given_stands_beside_the_tuned_one() -> None:
+    page, reason = WrittenPage(), "what was decided is 0.90x as fast"
+    gain = Interval(low=0.88, mid=0.9, high=0.92)
+    predicted = PredictedStep(tokens_per_s=600.0, memory_bytes=3 * GIB)
+    both = Comparison(
+        chosen="given",
+        reason=reason,
+        before=measured(500.0),
+        tuned=measured(450.0),
+        after=measured(500.0),
+        gain=gain,
+        predicted_before=predicted,
+        predicted=predicted,
+    )
+    show(replace(LADDER, given=both), page)
+    *_, given, tuned = page.tables["technique"]
+    assert given == ("as given", "", "", "", "500", "600", "4 GiB", "3 GiB", "")
+    assert tuned == ("tuned", "no", "0.90x (0.88 to 0.92)", "", "450", "600", "4 GiB", "3 GiB", "")
+    assert f"the recipe as given: {reason}" in page.lines
 
 
 def test_the_headline_says_what_all_brought() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
@@ -28,13 +30,20 @@ SPEED = {"micro_batch": 1.25, "bf16": 2.0, "compile": 0.8, "fused": 1.5, "recomp
 
 
 def factor(recipe: dict) -> float:
-    """How many times as fast as the naive one a configuration is on the machine of these tests."""
-    train, how = recipe["train"], recipe["train"]["exec"]
-    found = SPEED["bf16"] if train["precision"] == "bf16" else 1.0
-    found *= SPEED["micro_batch"] if how["micro_batch"] > 1 else 1.0
-    found *= SPEED["compile"] if how["compile"] else 1.0
-    found *= SPEED["fused"] if how["update"] == "fused" else 1.0
-    return found * (SPEED["recompute"] if train.get("recompute") == "full" else 1.0)
+    """How many times as fast as the naive one a configuration is on the machine of these tests; its auto compiles."""
+    train = Recipe.model_validate(recipe).train
+    how = train.exec
+    found = SPEED["bf16"] if train.precision in ("bf16", "auto") else 1.0
+    found *= SPEED["micro_batch"] if how.micro_batch != 1 else 1.0
+    found *= SPEED["compile"] if how.compile else 1.0
+    found *= SPEED["fused"] if how.update == "fused" else 1.0
+    found *= SPEED.get(how.attention, 1.0)
+    return found * (SPEED["recompute"] if train.recompute == "full" else 1.0)
+
+
+def written(folder) -> Recipe:
+    """The tuned recipe, as a person loads it."""
+    return load_config(Recipe, files=[folder / "out" / TUNED_FILE], preset=None, overrides=[], environ={}).value
 
 
 class Lab:
@@ -115,15 +124,16 @@ def test_what_helps_is_kept_and_the_next_technique_builds_on_it(climb, lab, make
     assert "one chunk" in by_name["chunked-loss"].reason and by_name["chunked-loss"].before is None
     last = by_name["recompute"]
     assert last.before.median_s == pytest.approx(8.0 / 3.75, rel=1e-2), "measured on all that was kept"
-    assert len(lab.calls) == 3 * 6 and len(said) == 9
+    assert len(lab.calls) == 3 * 6 + 3 and len(said) == 10
     assert said[1].startswith("bf16: 2.00x (") and "predicted" in said[1] and ": kept: forward" in said[1]
 
 
 def test_each_technique_is_measured_between_two_measurements_without_it(climb, lab, make_recipe) -> None:
     climb(make_recipe(optimize={"techniques": ["bf16", "fused-update"], "warmup_steps": 2}))
-    written = [(call["recipe"]["train"]["precision"], call["recipe"]["train"]["exec"]["update"]) for call in lab.calls]
+    trains = [Recipe.model_validate(call["recipe"]).train for call in lab.calls]
+    written = [(train.precision, train.exec.update) for train in trains]
     once, twice = ("fp32", "loop"), ("bf16", "loop")
-    assert written == [once, twice, once, twice, ("bf16", "fused"), twice]
+    assert written[:6] == [once, twice, once, twice, ("bf16", "fused"), twice]
     assert {(call["warmup_steps"], call["steps"]) for call in lab.calls} == {(2, 8)}
 
 
@@ -150,7 +160,7 @@ def test_a_ladder_that_was_interrupted_goes_on_with_the_same_technique(climb, la
     before = (tmp_path / "out" / "rungs" / saved[0]).read_bytes()
     lab.stops, done = frozenset(), len(lab.calls)
     ladder, _, said = climb(make_recipe())
-    assert len(lab.calls) - done == 3 * 5, "bf16 is measured again from its first part, micro-batch is not"
+    assert len(lab.calls) - done == 3 * 5 + 3, "bf16 is measured again from its first part, micro-batch is not"
     assert lab.calls[done]["recipe"]["train"]["precision"] == "fp32"
     assert lab.calls[done]["recipe"]["train"]["exec"]["micro_batch"] > 1, "what was kept before is built on"
     assert (tmp_path / "out" / "rungs" / saved[0]).read_bytes() == before
@@ -184,12 +194,63 @@ def test_where_the_naive_configuration_does_not_fit_it_begins_with_recomputation
     assert not recompute.kept and "does not fit" in recompute.reason
 
 
-def test_the_tuned_recipe_is_the_authors_with_what_was_kept(climb, lab, make_recipe, tmp_path) -> None:
+def test_the_tuned_recipe_is_the_authors_with_what_was_decided(climb, lab, make_recipe, tmp_path) -> None:
     recipe = make_recipe(batch_tokens=512, schedule={"name": "linear"})
     ladder, _, _ = climb(recipe)
-    written = load_config(Recipe, files=[tmp_path / "out" / TUNED_FILE], preset=None, overrides=[], environ={}).value
-    assert written.train.precision == "bf16"
-    assert written.train.exec.micro_batch == ladder.tuned["train.exec.micro_batch"] > 1
-    assert (written.train.exec.update, written.train.exec.attention) == ("fused", "math")
-    assert (written.train.batch_tokens, written.train.schedule.name) == (512, "linear")
-    assert written.model == recipe.model and written.data == recipe.data
+    tuned = written(tmp_path)
+    assert tuned.train.precision == "bf16"
+    assert tuned.train.exec.micro_batch == ladder.tuned["train.exec.micro_batch"] > 1
+    assert tuned.train.exec.compile is False, "slower: the planner is not left to choose it"
+    assert (tuned.train.exec.update, tuned.train.exec.attention) == ("fused", "auto"), "as it was"
+    assert tuned.train.exec.loss_chunk_tokens == recipe.train.exec.loss_chunk_tokens == "auto"
+    assert (tuned.train.batch_tokens, tuned.train.schedule.name) == (512, "linear")
+    assert tuned.model == recipe.model and tuned.data == recipe.data
+
+
+def test_what_was_not_tried_or_not_told_from_noise_stays_as_the_recipe_had_it(
+    climb, lab, make_recipe, tmp_path
+) -> None:
+    how = {"compile": False, "micro_batch": 2, "update": "foreach"}
+    recipe = make_recipe(precision="bf16", exec=how, optimize={"techniques": ["attention", "chunked-loss"]})
+    ladder, _, _ = climb(recipe)
+    assert not ladder.kept and ladder.tuned == {} and ladder.given is None, "there is nothing to measure beside it"
+    assert written(tmp_path).train == recipe.train
+    assert len(lab.calls) == 3
+
+
+def test_the_recipe_as_given_is_measured_beside_the_tuned_one(climb, lab, make_recipe) -> None:
+    """What it has in place of each naive value is in neither row above."""
+    ladder, result, said = climb(make_recipe())
+    given = ladder.given
+    assert given.chosen == "tuned"
+    assert given.before.median_s == pytest.approx(8.0 / (1.25 * 2.0 * 0.8 * 1.5), rel=1e-2)
+    assert given.gain.mid == result.summary["over_given"] == pytest.approx(1 / 0.8, rel=1e-3)
+    assert said[-1].startswith("as given: what was decided is 1.25x as fast (")
+
+
+def test_a_tuned_recipe_that_is_slower_than_the_given_one_is_not_written(
+    climb, lab, make_recipe, tmp_path, monkeypatch
+) -> None:
+    """Compiled code is slower in the naive configuration, and faster in the author's."""
+    recipe = make_recipe(exec={"compile": True}, optimize={"techniques": ["compile"]})
+    monkeypatch.setitem(SPEED, "fused", 1.0)
+    monkeypatch.setattr(stage, "measure", lambda request, *, say: _with_odd_compiler(lab, request, say))
+    ladder, _, said = climb(recipe)
+    assert ladder.rungs[0].reason == "slower"
+    assert ladder.given.chosen == "given" and ladder.given.gain.high < 1
+    assert "the recipe stays as it was given" in said[-1]
+    assert written(tmp_path).train == recipe.train
+
+
+def _with_odd_compiler(lab, request, say):
+    compiled = Recipe.model_validate(request["recipe"]).train.exec
+    found = lab.measure(request, say=say)
+    if compiled.compile is True and compiled.update == "fused":
+        return replace(found, step_s=tuple(each / 4 for each in found.step_s))
+    return found
+
+
+def test_a_ladder_of_no_technique_is_refused_in_one_line(make_recipe) -> None:
+    with pytest.raises(ValidationError, match="names no technique: write all, or a list") as raised:
+        make_recipe(optimize={"techniques": []})
+    assert raised.value.error_count() == 1

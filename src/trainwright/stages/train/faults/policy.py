@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import socket
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +18,7 @@ from trainwright.model.tasks.task import batch_of
 from trainwright.runtime.faults.diagnosis import Finding, first_not_finite
 from trainwright.runtime.faults.gate import Fault, action_of
 from trainwright.stages.train.faults.passing_over import place
+from trainwright.stages.train.faults.weights import not_finite
 from trainwright.stages.train.metrics import TrainingMetrics
 
 if TYPE_CHECKING:
@@ -45,31 +48,75 @@ def answer(trainer: Trainer, fault: Fault, metrics: TrainingMetrics, events: Eve
     if fault.kind == "overflow":
         _count_overflow(trainer, events, step + 1)
         return False
-    action = action_of(section, fault)
+    action, broken = action_of(section, fault), not_finite(trainer)
     explained = _explained(trainer, fault, step) + _of_scale(trainer, fault)
-    error = _error(trainer, fault, step + 1, explained)
-    if action == "stop" or trainer.progress.faults >= section.most:
-        if action == "stop":
-            raise error
-        before = f"{trainer.progress.faults} before it, as many as train.faults.most allows"
-        raise _error(trainer, fault, step + 1, f"{explained}; {before}")
-    trainer.progress = replace(trainer.progress, faults=trainer.progress.faults + 1)
+    explained += f"; {_named(broken)}" if broken else ""
+    error = partial(_error, trainer, fault, step + 1)
+    if action == "stop":
+        raise error(explained)
+    if action == "skip" and broken:
+        raise error(f"{explained}, which no update that is left out can mend")
+    _count(trainer, explained, error)
     if action == "skip":
         events.metric("train/skipped", trainer.progress.faults, step=step + 1, unit="updates")
-        events.message(f"{error.what}: the update is left out; {explained}")
+        events.message(f"{error(explained).what}: the update is left out; {explained}")
         return False
-    _roll_back(trainer, step)
+    # What broke the weights is the update before, or this one where no gate could hold it.
+    _roll_back(trainer, step, section.rollback_steps + bool(broken), broken, error)
+    _tell(trainer, metrics, events, error(explained).what, explained)
+    return True
+
+
+def answer_weights(trainer: Trainer, broken: Sequence[str], metrics: TrainingMetrics, events: Events) -> bool:
+    """Does what the recipe says about weights that the last update broke; returns that the run went back.
+
+    All ranks call it together, before anything is made of these weights.
+
+    Raises:
+        TrainingError: the recipe says so; too many updates were rolled back, or going back has not helped before.
+    """
+    step, section = trainer.progress.step, trainer.recipe.train.faults
+    seen, error = _named(broken), partial(_error_of_weights, trainer, step)
+    if section.not_finite != "rollback":  # no later update that is left out can mend them
+        raise error(seen)
+    _count(trainer, seen, error)
+    _roll_back(trainer, step - 1, section.rollback_steps, broken, error)
+    _tell(trainer, metrics, events, error(seen).what, seen)
+    return True
+
+
+def no_measure(trainer: Trainer) -> TrainingError:
+    """Returns the error of a run whose result has a validation loss that is no number."""
+    step = trainer.progress.step
+    return TrainingError(
+        "the validation loss of the result, after step {step}, is not finite",
+        where="train",
+        seen="every weight is finite",
+        fix=_advice(trainer, step),
+        step=step,
+    )
+
+
+def _count(trainer: Trainer, seen: str, error: Callable[[str], TrainingError]) -> None:
+    """Takes down a fault after which the run goes on; raises where there were too many."""
+    faults = trainer.progress.faults
+    if faults >= trainer.recipe.train.faults.most:
+        raise error(f"{seen}; {faults} before it, as many as train.faults.most allows")
+    trainer.progress = replace(trainer.progress, faults=faults + 1)
+
+
+def _tell(trainer: Trainer, metrics: TrainingMetrics, events: Events, what: str, seen: str) -> None:
+    """Says that the run went back, and why."""
     at, passed = trainer.progress.step, trainer.progress.passed_over
     metrics.go_back(trainer.progress.recent)
     events.emit("resume", "train", at, step=at)
-    events.message(f"{error.what}: back to step {at}, and on without {len(passed)} batches; {explained}")
-    return True
+    events.message(f"{what}: back to step {at}, and on without {len(passed)} batches; {seen}")
 
 
 def none_made(trainer: Trainer) -> TrainingError:
     """Returns the error of a training whose updates were all left out: its weights are those that it began with."""
     scale, progress = trainer.step.scale, trainer.progress
-    fix = _advice(trainer)
+    fix = _advice(trainer, progress.step)
     seen = f"{progress.faults} faults and {progress.overflows} overflows"
     if scale is not None and progress.overflows:
         now = float(scale.factor)
@@ -163,18 +210,39 @@ def _compare(trainer: Trainer, fault: Fault, batch: Any, step: int) -> None:
     )
 
 
-def _roll_back(trainer: Trainer, step: int) -> None:
-    """Restores the state before the batches that are passed over, and remembers them."""
-    before, section = trainer.progress, trainer.recipe.train.faults
-    first = max(0, step - section.rollback_steps + 1)
+def _named(broken: Sequence[str]) -> str:
+    """Returns in words which weights are broken."""
+    others = f" and of {len(broken) - 1} more" if len(broken) > 1 else ""
+    return f"weights of {broken[0]}{others} are not finite"
+
+
+def _roll_back(
+    trainer: Trainer, step: int, batches: int, broken: Sequence[str], error: Callable[[str], TrainingError]
+) -> None:
+    """Restores the state before the batches that are passed over, and remembers them.
+
+    Args:
+        trainer: goes back.
+        step: that read the last of them.
+        batches: how many they are.
+        broken: weights that are not finite.
+        error: what is raised where going back cannot help, from the reason.
+    """
+    before, first = trainer.progress, max(0, step - batches + 1)
     paths = trainer.checkpoints.paths()
     old_enough = [path for path in paths if step_of(path) <= first] or paths[:1]
+    for path in old_enough[-1:] if broken else ():
+        if path.name in trainer.mended_from:
+            raise error(f"{_named(broken)}, as they were after the run went back to {path.name} before")
+        trainer.mended_from.add(path.name)
     trainer.checkpoints.go_back(old_enough)
     for member in trainer.optimizers.members:
         member.state.clear()  # the state at the start has none
     restored = trainer.checkpoints.restore(trainer.network, trainer.optimizers)
     if restored is None:
         raise TrainingError("there is no checkpoint to go back to from step {step}", where="train", step=step + 1)
+    if there := not_finite(trainer):
+        raise error(f"{_named(there)} in {old_enough[-1].name}, where the run went back to")
     passed = {place(each, before.passed_over) for each in range(max(first, restored.step), step + 1)}
     trainer.clock.stop()  # what the steps since the last report took went into no result either
     trainer.progress = replace(
@@ -188,7 +256,7 @@ def _roll_back(trainer: Trainer, step: int) -> None:
 
 def _error(trainer: Trainer, fault: Fault, step: int, seen: str) -> TrainingError:
     """Returns the error of an update whose numbers cannot be right, with what helps."""
-    fix = _advice(trainer)
+    fix = _advice(trainer, step - 1)
     if fault.kind == "not_finite":
         return TrainingError(
             "the loss or its gradient became {value} by step {step}",
@@ -209,9 +277,24 @@ def _error(trainer: Trainer, fault: Fault, step: int, seen: str) -> TrainingErro
     )
 
 
-def _advice(trainer: Trainer) -> str:
-    """Returns what may help against numbers that cannot be right: lower rates."""
+def _error_of_weights(trainer: Trainer, step: int, seen: str) -> TrainingError:
+    """Returns the error of weights that are no numbers after a step whose loss and gradient were."""
+    return TrainingError(
+        "the weights are not finite after step {step}",
+        where="train",
+        seen=seen,
+        fix=_advice(trainer, step),
+        step=step,
+    )
+
+
+def _advice(trainer: Trainer, before: int) -> str:
+    """Returns what may help against numbers that cannot be right: lower rates, and weights that gave a finite loss.
+
+    Those of a checkpoint before step ``before`` did: the update after it was made.
+    """
     paths, section = trainer.checkpoints.paths(), trainer.recipe.train.optimizer
+    good = [path for path in paths if step_of(path) < before]
     rates = {name.removeprefix("train/"): peak for name, peak in trainer.optimizers.peak_rates.items()}
     lower = " ".join(
         f"train.optimizer.{name}={peak / 3 if peak <= 1 else 1e-3:.2g}"  # a third of 1e30 would help nobody
@@ -221,9 +304,9 @@ def _advice(trainer: Trainer) -> str:
     if trainer.from_step:
         # Another base in its place would have to leave out the step's own key `from`.
         return f"lower the rates in this step's own keys: {lower}"
-    if paths:
+    if good:
         return (
-            f"the last good checkpoint is {paths[-1]}; go on from its weights with lower rates: "
-            f"trainwright run RECIPE model.init_from={paths[-1]} {lower}"
+            f"the last good checkpoint is {good[-1]}; go on from its weights with lower rates: "
+            f"trainwright run RECIPE model.init_from={good[-1]} {lower}"
         )
-    return f"no checkpoint yet; try lower rates: {lower}"
+    return f"{'no checkpoint is known to be good' if paths else 'no checkpoint yet'}; try lower rates: {lower}"

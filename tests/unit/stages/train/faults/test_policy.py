@@ -60,6 +60,8 @@ def test_a_stop_names_the_module_and_the_sequence(make, inputs_for, poison, tmp_
     assert "first blocks.1, in batch 5 of the data, sequences 2 (which begin at tokens" in said
     newest = max((tmp_path / "out" / "checkpoints").glob("step-*"))
     assert newest.name == "step-00000005", "no update was made from it"
+    good = re.search(r"the last good checkpoint is (\S+); go on .* model\.init_from=(\S+) train\.optimizer\.lr=", said)
+    assert {*good.groups()} == {str(newest.with_name("step-00000004"))}, "one from which an update was made"
 
 
 def test_a_forward_pass_that_is_not_finite_is_no_overflow_of_a_scaled_gradient(
