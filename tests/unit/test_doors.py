@@ -84,6 +84,7 @@ RUNS = [
     ("llama3-8b", {"tokens": "20B", "moments": "int8", "fused_loss": True}, "--tokens 20B --moments int8 --fused-loss"),
     ("llama3-8b", {"method": "full", "update_in_backward": True}, "--method full --update-in-backward"),
     ("llama3-8b", {"method": "lora", "rank": 64}, "--method lora --rank 64"),
+    ("qwen3-30b-a3b", {"method": "lora", "targets": "attention,experts"}, "--method lora --targets attention,experts"),
     (
         "llama3-8b",
         {"method": "full", "paged_moments": True, "activation_offload": True, "packing": "off"},
@@ -163,6 +164,10 @@ def test_several_steps_are_not_taken_for_one(recipe, capsys):
 
 PLANS = [
     ({"on": "8xh100-sxm", "method": "lora", "rank": "64"}, "--on 8xh100-sxm --method lora --rank 64"),
+    (
+        {"on": "l4", "method": "qlora", "targets": ["q_proj", "v_proj"]},
+        "--on l4 --method qlora --targets q_proj,v_proj",
+    ),
     ({"on": "2x8xa100-80gb", "rails": 2, "price": "$1.5"}, "--on 2x8xa100-80gb --rails 2 --price $1.5"),
     ({"on": "8xh100-sxm", "moments": "int8", "further_layers": "1"}, "--on 8xh100-sxm --moments int8 --mtp 1"),
     ({"on": "4xl4", "batch_tokens": "64k"}, "--on 4xl4 --batch 64k"),

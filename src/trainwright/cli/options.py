@@ -37,6 +37,7 @@ OPTIONS = {
     "data_gib": "--data-gib",
     "packing": "--packing",
     "rank": "--rank",
+    "targets": "--targets",
     "stack": "--stack",
     "layout": "--layout",
     "references": "--calibrate",

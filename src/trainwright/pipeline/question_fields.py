@@ -191,6 +191,7 @@ OF_RUN: Readers = {
     **dict.fromkeys(("tokens", "batch_tokens"), partial(_up_to, most=MOST_TOKENS)),
     "sequence_tokens": partial(_up_to, most=MOST_SEQUENCE_TOKENS),
     "rank": count,
+    "targets": names,
     "precision": partial(one_of, known=get_args(Precision)),
     "optimizer": partial(one_of, known=get_args(OptimizerName)),
     "states": partial(one_of, known=get_args(States)),
@@ -268,8 +269,10 @@ def _refuse_contradictions(fields: Mapping[str, Any]) -> None:
     if layout.get("recompute", recompute) != recompute:
         seen = f"{recompute}, and {layout['recompute']} in the layout"
         raise RecipeError("two answers to one question", field="recompute", seen=seen, expected="one of them")
-    if "rank" in fields and fields.get("method", "full") == "full":
-        raise RecipeError("all weights are trained, and no adapters", field="rank", fix="set `method` to lora or qlora")
+    of_adapters = next((name for name in ("rank", "targets") if name in fields), None)
+    if of_adapters is not None and fields.get("method", "full") == "full":
+        what, fix = "all weights are trained, and no adapters", "set `method` to lora or qlora"
+        raise RecipeError(what, field=of_adapters, fix=fix)
     for name in OF_OWN:
         if name in fields and "have" not in fields:
             raise RecipeError("a price of devices that are not named", field=name, fix="set `have`")

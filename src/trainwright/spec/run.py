@@ -24,6 +24,8 @@ class RunSpec:
     stack: Stack
     kernels: KernelChoice = DEFAULT_KERNELS
     """What our own trainer is told to run; other stacks have theirs."""
+    tunes: bool = False
+    """A trained model is trained further, which software may divide by fewer axes (``Support.tuned``)."""
 
     @property
     def transformer(self) -> ModelSpec:

@@ -157,6 +157,9 @@ class Support:
     devices: tuple[DeviceKind, ...] = ()
     axes: Mapping[Method, tuple[Axis, ...]] = field(default_factory=dict)
     """The methods that it has, each with the axes that it divides such a run by."""
+    tuned: tuple[Axis, ...] = ()
+    """The axes by which tuning all weights is divided, unless nothing else fits or others are asked for; empty: all of
+    ``axes``."""
     zero_stages: tuple[ZeroStage, ...] = (0, 1, 2, 3)
     """What its data-parallel ranks can share."""
     precisions: tuple[Precision, ...] = ("bf16", "fp16", "fp32")

@@ -39,6 +39,8 @@ class Adapter:
     targets: tuple[str, ...] = ("query", "value")
     frozen: Frozen = "bf16"
     parameters: int | None = None
+    experts: bool = True
+    """Whether the names mean experts' matrices too, or those of other parts alone."""
     method: str = "lora"
     """How the adapter acts (lora, oft, ia3, ...), which decides what it costs in time."""
 

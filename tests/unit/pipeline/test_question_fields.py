@@ -14,11 +14,13 @@ def test_texts_and_numbers_come_to_the_same_fields():
         "tokens": "1.5T",
         "method": "lora",
         "rank": "8",
+        "targets": "q_proj, experts",
         "layout": "tp=8,compile=true",
         "clouds": "aws, gcp",
         "price_kind": "on-demand",
     }
-    typed = {"tokens": 1.5e12, "rank": np.int64(8), "layout": {"tp": 8, "compile": True}, "clouds": ["aws", "gcp"]}
+    typed = {"tokens": 1.5e12, "rank": np.int64(8), "clouds": ["aws", "gcp"]}
+    typed |= {"targets": ["q_proj", "experts"], "layout": {"tp": 8, "compile": True}}
     assert read_fields(written) == read_fields(typed | {"method": "lora", "price_kind": "on_demand"})
     assert read_fields({"budget_usd": "$50k", "deadline_s": "2d"}, SEARCH) == {
         "budget_usd": 50e3,
@@ -31,6 +33,8 @@ def test_texts_and_numbers_come_to_the_same_fields():
     [
         ({"recompute": "none", "layout": "recompute=full"}, "recompute"),
         ({"rank": 8}, "rank"),
+        ({"targets": "attention"}, "targets"),
+        ({"targets": " , ", "method": "lora"}, "targets"),
         ({"rank": 8, "method": "full"}, "rank"),
         ({"examples": 100, "tokens": "1M"}, "examples"),
         *[({"epochs": number}, "epochs") for number in (0, -1, "-1", "inf", math.inf, "1e400", 1e12)],

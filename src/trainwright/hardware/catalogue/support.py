@@ -63,15 +63,17 @@ def method_of(workload: Workload) -> Method:
 
 
 def lacking_axes(run: RunSpec) -> tuple[Axis, ...]:
-    """Returns the axes that the run's software does not divide it by.
+    """Returns the axes that the run's software does not divide it by, or not by itself where it tunes all weights.
 
     Raises:
         RecipeError: it does not run on such devices.
     """
     for problem in _device(run):
         raise _refusal(run, problem)
-    axes, method = run.stack.runs.axes, method_of(run.workload)
-    return tuple(axis for axis in AXES if axes and axis not in axes.get(method, ()))
+    runs, method = run.stack.runs, method_of(run.workload)
+    if run.tunes and runs.tuned and method == "full":
+        return tuple(axis for axis in AXES if axis not in runs.tuned)
+    return tuple(axis for axis in AXES if runs.axes and axis not in runs.axes.get(method, ()))
 
 
 def switches_of(workload: Workload, *, packs: bool = False) -> tuple[Switch, ...]:
@@ -130,8 +132,7 @@ def _problems(run: RunSpec, layout: Mapping[str, object], *, devices: bool) -> I
         return
     if run.stack.name == OURS and run.workload.precision not in runs.precisions:
         yield _Problem("stack, precision", "this precision", run.workload.precision, ", ".join(runs.precisions))
-    # Of software that is not named nobody knows what it cannot do: such layouts are not chosen, and not refused.
-    for axis in AXES if run.stack.name not in UNLIMITED else ():
+    for axis in AXES:
         size = layout.get(axis, 1)
         if runs.axes and size != 1 and axis not in runs.axes[method]:
             divided = ", ".join(runs.axes[method]) or "one device alone"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import (
     BLOCK_PARTS,
     Matrix,
+    Part,
     block_matrix_parameters,
     matrices,
     total_parameters,
@@ -22,7 +23,7 @@ from trainwright.planner.counts.ranks import slowest_layers
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Adapter, Workload
+from trainwright.spec.workload import Adapter, Frozen, Workload
 
 FROZEN_BYTES: Mapping[str, float] = {"nf4": 0.52, "int4": 0.52, "int8": 1.0}
 """Bytes of a quantised weight with its scales (QLoRA, arXiv 2305.14314, section 3)."""
@@ -46,6 +47,13 @@ def adapter_moves(software: Stack) -> AdapterMoves:
 
 PLAIN_MOVES = AdapterMoves(3.0, 6.0)
 """Of software that is not known: a copy of each input in 16 bits, sums of their own."""
+_LATENT = {
+    "q_a_proj": "query_down",
+    "q_b_proj": "query_up",
+    "kv_a_proj_with_mqa": "kv_down",
+    "kv_b_proj": "kv_up",
+}
+"""Modules of DeepSeek's attention (transformers 5.23.0, models/deepseek_v3), each with its matrix."""
 WITHOUT_FACTORS = frozenset(
     ("adaptionprompt", "beft", "ia3", "ln_tuning", "prefixtuning", "prompt_tuning", "ptuning", "trainable_tokens")
 )
@@ -60,14 +68,96 @@ complex and transformed over both axes, its real part taken, and all of it back 
 src/peft/tuners: loha, fourierft)."""
 
 
-def adaptable(model: ModelSpec) -> tuple[str, ...]:
-    """Returns the names of a block's matrices but the router's: adapters' default targets.
+_QKV, _UP = ("query", "key", "value"), ("gate", "up")
+TARGETS: Mapping[str, tuple[str, ...]] = {
+    **{name: (name,) for name in (*_QKV, "output", *_UP, "down", *_LATENT.values(), "shared_gate")},
+    **{module: (name,) for module, name in _LATENT.items()},
+    "shared_expert_gate": ("shared_gate",),
+    **dict(zip(("q_proj", "k_proj", "v_proj", "o_proj"), (("query",), ("key",), ("value",), ("output",)), strict=True)),
+    **dict.fromkeys(("c_attn", "qkv_proj", "query_key_value", "wqkv", "linear_qkv", "attention_qkv"), _QKV),
+    **dict.fromkeys(("out_proj", "output_proj", "linear_proj", "attention_dense"), ("output",)),
+    **dict(zip(("gate_proj", "up_proj", "down_proj"), (("gate",), ("up",), ("down",)), strict=True)),
+    **dict.fromkeys(("fc1", "c_fc", "dense_h_to_4h"), ("up",)),
+    **dict.fromkeys(("linear_fc1", "mlp_fc1", "gate_up_proj"), _UP),
+    **dict.fromkeys(("fc2", "linear_fc2", "mlp_fc2", "dense_4h_to_h"), ("down",)),
+    **dict.fromkeys(("attention", "attn"), (*_QKV, "output")),
+    "mlp": (*_UP, "down"),
+}
+"""Modules' names, each with the matrices that it has: keys and gates may be parts of a wider one."""
+ALL_LINEAR = ("all", "all-linear", "all_linear")
+"""Words for every matrix of a layer."""
+ATTENTION: Part = "attention"
+EXPERTS: Part = "experts"
 
-    Dettmers et al., 2023, arXiv 2305.14314, section 4: adapters on all of them are needed to match full fine-tuning.
+
+def adaptable(model: ModelSpec) -> tuple[str, ...]:
+    """Returns the names of a block's matrices but the router's, experts' among them."""
+    return _names(model, (part for part in BLOCK_PARTS if part != "router"))
+
+
+def linear(model: ModelSpec) -> tuple[str, ...]:
+    """Returns the names of a block's linear layers: adapters' default targets.
+
+    Dettmers et al., 2023, arXiv 2305.14314, section 4: adapters on all of them are needed to match full fine-tuning. A
+    mixture's experts are none of them: transformers 5.23.0 keeps those of a layer in one parameter of three dims
+    (models/qwen3_moe/modeling_qwen3_moe.py, lines 217-218; gpt_oss, mixtral, deepseek_v3, qwen2_moe and llama4 alike),
+    and PEFT's targets, ``all-linear`` too, name modules (huggingface/peft: recall). Shared experts are plain linear
+    layers (deepseek_v3, lines 110-112; qwen2_moe, lines 128-130, 336-337), and so are blocks without experts; the
+    router is a parameter again.
     """
-    return tuple(
-        dict.fromkeys(each.name for each in matrices(model) if each.part in BLOCK_PARTS and each.part != "router")
-    )
+    return _names(model, (part for part in BLOCK_PARTS if part not in ("router", EXPERTS)))
+
+
+def attention(model: ModelSpec) -> tuple[str, ...]:
+    """Returns the names of attention's matrices."""
+    return _names(model, (ATTENTION,))
+
+
+def _names(model: ModelSpec, parts: Iterable[Part]) -> tuple[str, ...]:
+    some = set(parts)
+    return tuple(dict.fromkeys(each.name for each in matrices(model) if each.part in some))
+
+
+def beside(model: ModelSpec, words: Iterable[str] | None, *, rank: int, frozen: Frozen = "bf16") -> Adapter:
+    """Returns adapters beside what ``words`` name; None: beside all linear layers.
+
+    ``attention``, ``all-linear``, names of modules (``q_proj``) or matrices, which mean linear layers alone, as in
+    PEFT; with ``experts`` among them the names mean experts' matrices too, and all of an expert's are named.
+
+    Raises:
+        RecipeError: an unknown word, with the nearest; experts of a model without any; or no linear layer has a name.
+    """
+    known, reached = adaptable(model), linear(model)
+    asked = tuple(ALL_LINEAR[1:2] if words is None else (word.lower().rpartition(".")[2] for word in words))
+    experts = EXPERTS in asked
+    names: dict[str, None] = {}
+    for word in asked:
+        found = _named(model, word)
+        if not found:
+            choices = (ATTENTION, "all-linear", *([EXPERTS] if model.experts else ()), *known)
+            raise RecipeError("no such matrix to adapt", **unknown(word, choices))
+        names |= dict.fromkeys(found)
+    targets = tuple(name for name in known if name in names and (experts or name in reached))
+    if not targets:
+        what, fix = "no linear layer has these names, experts alone", f"add {EXPERTS}"
+        raise RecipeError(what, seen=", ".join(asked), expected=f"some of {', '.join(reached)}", fix=fix)
+    return Adapter(rank=rank, targets=targets, frozen=frozen, experts=experts)
+
+
+def _named(model: ModelSpec, word: str) -> tuple[str, ...]:
+    """Returns the matrices of a model that a word names; empty where it has none."""
+    if word in ALL_LINEAR:
+        return linear(model)
+    if word in ("attention", "attn"):
+        return attention(model)
+    if word == EXPERTS:
+        return _names(model, (EXPERTS,))
+    return tuple(name for name in TARGETS.get(word, ()) if name in adaptable(model))
+
+
+def stands_beside(adapter: Adapter, matrix: Matrix) -> bool:
+    """Returns whether ``adapter`` has factors beside a matrix."""
+    return matrix.name in adapter.targets and (adapter.experts or matrix.part != EXPERTS)
 
 
 def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
@@ -80,7 +170,7 @@ def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
     for target in adapter.targets:
         if target not in known:
             raise RecipeError("no such matrix to adapt", **unknown(target, known))
-    return tuple(matrix for matrix in matrices(model) if matrix.name in adapter.targets)
+    return tuple(matrix for matrix in matrices(model) if stands_beside(adapter, matrix))
 
 
 def adapter_parameters(model: ModelSpec, adapter: Adapter) -> int:
@@ -125,7 +215,7 @@ def factor_flops(matrix: Matrix, workload: Workload, rows: Numbers, count: Value
     Half as many again, because the backward pass makes two products of each, and of frozen matrices one alone.
     """
     adapter = workload.adapter
-    if adapter is None or adapter.method in WITHOUT_FACTORS or matrix.name not in adapter.targets:
+    if adapter is None or adapter.method in WITHOUT_FACTORS or not stands_beside(adapter, matrix):
         return 0.0
     if adapter.method in WHOLE_CHANGE:
         return 1.5 * 2.0 * rows * matrix.inputs * matrix.outputs * count
@@ -143,7 +233,7 @@ def adapter_elements(
     adapter = workload.adapter
     if adapter is None or adapter.method in WITHOUT_FACTORS:
         return np.zeros(len(layouts))
-    targets = (matrix for matrix in matrices(model) if matrix.name in adapter.targets)
+    targets = (matrix for matrix in matrices(model) if stands_beside(adapter, matrix))
     moved = sum(each.layers * (moves.inputs * each.inputs + moves.outputs * each.outputs) for each in targets)
     return np.asarray(moved / model.blocks / layouts.tp)
 
@@ -166,7 +256,7 @@ def change_bytes(model: ModelSpec, workload: Workload) -> float:
     adapter = workload.adapter
     if adapter is None or adapter.method not in WHOLE_CHANGE:
         return 0.0
-    elements = sum(each.layers * each.elements for each in matrices(model) if each.name in adapter.targets)
+    elements = sum(each.layers * each.elements for each in matrices(model) if stands_beside(adapter, each))
     return WHOLE_CHANGE[adapter.method] / 2 * elements
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import cast, get_args
 
-from trainwright.planner.counts.adapters import adaptable
+from trainwright.planner.counts.adapters import ALL_LINEAR, TARGETS, adaptable
 from trainwright.planner.counts.lengths import spread_of
 from trainwright.planner.evidence.columns import model_of, note_number, note_whole
 from trainwright.planner.evidence.notes import (
@@ -47,21 +47,6 @@ PRECISIONS: dict[Precision, tuple[str, ...]] = {
 }
 """Words of the dtype column, the narrowest first: what products are computed in; quantised weights are dequantised."""
 _QKV, _UP = ("query", "key", "value"), ("gate", "up")
-TARGETS: Mapping[str, tuple[str, ...]] = {
-    **{name: (name,) for name in (*_QKV, "output", *_UP, "down")},
-    **dict(zip(("q_proj", "k_proj", "v_proj", "o_proj"), (("query",), ("key",), ("value",), ("output",)), strict=True)),
-    **dict.fromkeys(("c_attn", "qkv_proj", "query_key_value", "wqkv", "linear_qkv", "attention_qkv"), _QKV),
-    **dict.fromkeys(("out_proj", "output_proj", "linear_proj", "attention_dense"), ("output",)),
-    **dict(zip(("gate_proj", "up_proj", "down_proj"), (("gate",), ("up",), ("down",)), strict=True)),
-    **dict.fromkeys(("fc1", "c_fc", "dense_h_to_4h"), ("up",)),
-    **dict.fromkeys(("linear_fc1", "mlp_fc1", "gate_up_proj"), _UP),
-    **dict.fromkeys(("fc2", "linear_fc2", "mlp_fc2", "dense_4h_to_h"), ("down",)),
-    **dict.fromkeys(("attention", "attn"), (*_QKV, "output")),
-    "mlp": (*_UP, "down"),
-}
-"""Modules' names, each with the matrices that it has: keys and gates may be parts of a wider one."""
-ALL_LINEAR = ("all", "all-linear", "all_linear")
-"""Words for every matrix of a layer."""
 RANKS = ("lora_r", "rank", "lora_rank")
 """Names in the notes for the rank of adapters."""
 PEFT_RANK, PEFT_TARGETS = 8, ("query", "value")

@@ -10,6 +10,7 @@ import numpy as np
 from trainwright.core.frozen import dataclass
 from trainwright.core.units import YEAR_S, format_factor
 from trainwright.hardware.catalogue.energy import YEARS
+from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.cost.keeping import Keeping, keeping, kept_of
 from trainwright.planner.cost.run_cost import RunCost, run_cost
 from trainwright.planner.cost.scaling_laws import training_flops
@@ -98,7 +99,8 @@ def planned(scenario: Scenario, choice: Choice | None = None) -> Planned:
     )
     estimate = _estimate(scenario, asked.workload, choice, run)
     measured = [_measured_runs(scenario, learnt)] if scenario.references or scenario.left_out else []
-    estimate = replace(estimate, assumptions=(*estimate.assumptions, *piped, *measured))
+    notes = (*_divided(scenario, choice), *piped, *measured)
+    estimate = replace(estimate, assumptions=(*estimate.assumptions, *notes))
     plan = Plan(
         model=asked.model,
         parameters=parameter_counts(asked.model),
@@ -140,6 +142,18 @@ def _played(choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:
     source = f"{schedule}, played out; {shares[1]:.1%} in closed form, all stages equal"
     note = Assumption("pipeline", f"{shares[0]:.1%} idle", "", "default", source, key="pipeline")
     return replace(choice, forecast=played), (note,)
+
+
+def _divided(scenario: Scenario, choice: Choice) -> tuple[Assumption, ...]:
+    """Returns the axes of tuning that its software has not by itself and nobody asked for: nothing else fits."""
+    if not scenario.tunes or not scenario.run.model.is_divisible:
+        return ()
+    axes = [axis for axis in lacking_axes(scenario.run) if axis not in scenario.layout]
+    used = [f"{axis} {getattr(choice.parallel, axis)}" for axis in axes if getattr(choice.parallel, axis) > 1]
+    if not used:
+        return ()
+    source = "few tune a model so; data parallelism, as most software tunes with, does not fit"
+    return (Assumption("division of the model", ", ".join(used), "", "default", source, key="division"),)
 
 
 def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:

@@ -73,6 +73,8 @@ class Question:
     packing: Packing | None = None
     """Whether examples fill sequences, or each is one, padded to the longest of its micro batch."""
     rank: int = 16
+    targets: tuple[str, ...] | None = None
+    """What adapters stand beside: ``attention``, ``all-linear``, ``experts``, or names of modules."""
     stack: str = DEFAULT
     layout: FixedLayout = field(default_factory=FixedLayout)
     scale_up: str | None = None

@@ -106,7 +106,14 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     price = _price(question, machines)
     spot = question.price_kind == "spot"
     assumptions += _stages(question)
-    run = RunSpec(model=question.model, workload=workload, cluster=machines, stack=software, kernels=question.kernels)
+    run = RunSpec(
+        model=question.model,
+        workload=workload,
+        cluster=machines,
+        stack=software,
+        kernels=question.kernels,
+        tunes=question.tunes,
+    )
     packs = question.packing == "on" and question.tunes
     check(run, question.layout, devices=placed, packs=packs)
     check_switches(run, usual | question.layout, devices=placed)

@@ -10,7 +10,7 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.core.frozen import dataclass
 from trainwright.core.units import at_least_one, format_count
 from trainwright.planner.cost.scaling_laws import critical_batch_tokens
-from trainwright.planner.counts.adapters import adaptable
+from trainwright.planner.counts.adapters import beside
 from trainwright.planner.counts.lengths import spread_of
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.work import usable_precision
@@ -19,7 +19,7 @@ from trainwright.spec.convnet import transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Adapter, MomentDtype, Workload
+from trainwright.spec.workload import Adapter, Frozen, MomentDtype, Workload
 
 SEQUENCE_TOKENS = 8192
 TUNED_SEQUENCE_TOKENS = 2048
@@ -78,11 +78,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
     at_least_one(question.rank, field="rank")
     adapter = None
     if question.adapts:
-        with about("method"):
-            names = adaptable(transformer(question.model))
-        adapter = Adapter(rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16")
-        source = "all matrices of a block"
-        assumptions.append(Assumption("adapters", ", ".join(names), "", "default", source, key="adapters"))
+        adapter = _adapter_of(question, note)
     mean, spread = _lengths_of(question, sequence, tokens, note)
     steps = max(1, -(-tokens // (batch if mean is None else batch // sequence * mean)))
     return Workload(
@@ -104,6 +100,21 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         expert_imbalance=question.expert_imbalance,
         **_of_recipe(question.workload, steps),
     )
+
+
+def _adapter_of(question: Question, note: Note) -> Adapter:
+    """Returns the adapters that are meant; notes what they stand beside where that is left open."""
+    with about("method"):
+        model = transformer(question.model)
+    with about("targets"):
+        frozen: Frozen = "nf4" if question.method == "qlora" else "bf16"
+        adapter = beside(model, question.targets, rank=question.rank, frozen=frozen)
+    if question.targets is None:
+        source = "all linear layers of a block"
+        if model.experts is not None:
+            source += ", and no experts, which transformers keeps in one parameter; change `targets`"
+        note(Assumption("adapters", ", ".join(adapter.targets), "", "default", source, key="adapters"))
+    return adapter
 
 
 def _fused_loss(question: Question, software: Stack, note: Note) -> bool:

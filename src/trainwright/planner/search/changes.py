@@ -18,7 +18,7 @@ from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.nodes import cluster as named_cluster
 from trainwright.hardware.catalogue.nodes import node_size
 from trainwright.hardware.catalogue.support import QUANTISED, check
-from trainwright.planner.counts.adapters import adaptable
+from trainwright.planner.counts.adapters import attention, beside
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import RECOMPUTES, FixedLayout
 from trainwright.planner.forecast.forecast import step_s
@@ -32,7 +32,7 @@ from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Adapter, Offload, Recompute, Workload
 
 LEAST_SEQUENCE_TOKENS = 512
-ADAPTER_RANK = 16
+ADAPTER_RANK, LEAST_RANK = 16, 4
 SLOW = 10.0
 """Times as long as the run would take with memory enough, beyond which several changes are tried together, too."""
 MOST_TOGETHER, BETTER = 5, 4.0
@@ -249,12 +249,27 @@ def _adapters(run: RunSpec) -> Iterator[_Variant]:
     whole, less = run.workload.adapter, run.workload.adapter is None
     if less and run.transformer.kind != "decoder":
         return
-    adapter = whole or Adapter(rank=ADAPTER_RANK, targets=adaptable(run.transformer))
+    adapter = whole or beside(run.transformer, None, rank=ADAPTER_RANK)
     if less:
         yield _Variant(name="LoRA", changed={"adapter": adapter}, trains_less=True, fields={"method": "lora"})
     if less or (adapter.frozen in ("fp32", "bf16") and run.cluster.device.kind in QUANTISED):
         quantised = {"adapter": replace(adapter, frozen="nf4")}
         yield _Variant(name="QLoRA", changed=quantised, trains_less=less, fields={"method": "qlora"})
+    if whole is not None and whole.parameters is None:
+        yield from _smaller_adapters(run, whole)
+
+
+def _smaller_adapters(run: RunSpec, adapter: Adapter) -> Iterator[_Variant]:
+    """Yields adapters beside attention alone, and half of their rank again and again."""
+    fewer = attention(run.transformer)
+    if set(fewer) < set(adapter.targets):
+        changed = {"adapter": replace(adapter, targets=fewer, experts=False)}
+        yield _Variant(name="adapters beside attention alone", changed=changed, fields={"targets": "attention"})
+    rank = adapter.rank // 2
+    while rank >= LEAST_RANK:
+        changed = {"adapter": replace(adapter, rank=rank)}
+        yield _Variant(name=f"adapters of rank {rank}", changed=changed, group="rank", fields={"rank": str(rank)})
+        rank //= 2
 
 
 def _smaller_steps(run: RunSpec) -> Iterator[_Variant]:

@@ -189,7 +189,16 @@ def compare(
     every = _compared(
         run, devices, source, offload=offload, layout=wanted, frugal=frugal, wasteful=True, refuses=refuses
     )
-    return every if every.fits.any() else replace(every, pruned=sensible.pruned)
+    if every.fits.any():
+        return every
+    free = replace(run, tunes=False)
+    if lacking_axes(free) != lacking_axes(run):  # tuned by other axes than software has for it, where nothing else fits
+        other = compare(
+            free, devices, offload=offload, layout=layout, frugal=frugal, larger=larger, source=source, refuses=refuses
+        )
+        if other.fits.any():
+            return other
+    return replace(every, pruned=sensible.pruned)
 
 
 def refuse_unknown_rate(run: RunSpec) -> None:

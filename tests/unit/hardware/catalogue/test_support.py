@@ -94,7 +94,8 @@ def test_where_no_software_runs_it_the_error_says_so():
         {"stack": "litgpt", "method": "qlora", "on": "h100-sxm"},
         {"stack": "maxtext", "on": "8xtpu-v5p"},
         {"stack": "llm-c", "model": replace(model("llama3-8b"), family="transformer")},
-        {"method": "qlora", "layout": {"tp": 8}},
+        {"method": "full", "layout": {"tp": 8}},
+        {"method": "full", "layout": {"pp": 8}},
     ],
 )
 def test_what_it_runs_is_not(asked):
@@ -147,12 +148,43 @@ def test_quantised_weights_ask_for_kernels_that_some_devices_lack():
 
 
 def test_software_that_is_not_named_is_planned_with_what_most_has():
-    """Tensors and pipelines divide no weights of bitsandbytes; who says that theirs do is believed."""
+    """Tensors and pipelines divide no adapters of PEFT and no weights of bitsandbytes, asked for or not."""
     chosen = choose(scenario(stack="default", method="qlora", model=model("llama3-70b"), on="8xrtx-3090")).parallel
     assert (chosen.tp, chosen.pp, chosen.cp) == (1, 1, 1)
     adapters = choose(scenario(method="lora", model=model("qwen3-14b"), on="8xascend-910b2")).parallel
     assert (adapters.tp, adapters.dp_shard * adapters.dp_replicate) == (1, 8), "nor PEFT's adapters"
-    assert scenario(stack="default", method="qlora", layout={"tp": 8}).run.stack
+    for method, layout in (("lora", {"tp": 2}), ("lora", {"pp": 2}), ("qlora", {"tp": 8}), ("qlora", {"cp": 2})):
+        with pytest.raises(RecipeError, match="default does not run this layout "):
+            scenario(stack="default", method=method, layout=layout)
+
+
+def test_all_weights_are_tuned_by_data_parallelism_where_that_fits():
+    """Pipelines are chosen for the same work trained anew; stacks of tuning have none, or only where one asks."""
+    for asked in (
+        {"model": model("bert-base"), "on": "4xrtx-3080", "task": "classify", "examples": 67_000, "epochs": 3.0},
+        {"model": model("llama3-8b"), "on": "8xh100-sxm", "method": "full", "packing": "off"},
+        {"model": model("qwen3-30b-a3b"), "on": "16xh100-sxm", "method": "full"},
+    ):
+        tuned = scenario(**asked)
+        chosen = choose(tuned).parallel
+        assert (chosen.tp, chosen.pp, chosen.ep) == (1, 1, 1)
+        assert set(lacking_axes(tuned.run)) == {"tp", "pp", "ep"}
+        free = choose(replace(tuned, run=replace(tuned.run, tunes=False))).parallel
+        assert free.tp * free.pp * free.ep > 1
+    named = scenario(stack="axolotl", model=model("llama3-8b"), on="8xh100-sxm", method="full")
+    assert lacking_axes(named.run) == ("pp",), "its file says all of it"
+
+
+def test_other_axes_tune_what_data_parallelism_has_no_room_for_and_the_plan_says_so():
+    asked = Question(model=model("qwen3-14b"), on="8xa100-40gb", method="full", sequence_tokens=32_768)
+    assert not choose(scenario_of(replace(asked, layout={"tp": 1, "pp": 1}))).forecast.fits[0]
+    plan = planned(scenario_of(asked)).plan
+    assert plan.estimate.fits and plan.parallel.tp * plan.parallel.pp > 1
+    (said,) = [each for each in plan.estimate.assumptions if each.key == "division"]
+    assert said.value == f"tp {plan.parallel.tp}" and "does not fit" in said.source
+    layout = {"tp": plan.parallel.tp, "pp": plan.parallel.pp}
+    wanted = planned(scenario_of(replace(asked, layout=layout))).plan
+    assert not [each for each in wanted.estimate.assumptions if each.key == "division"], "who asks knows"
 
 
 def test_software_of_one_source_is_found_and_not_offered():

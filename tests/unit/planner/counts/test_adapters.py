@@ -9,7 +9,14 @@ from torch import nn
 from fixtures.reference_models import SMALL, build, counted, inputs, loss
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model as catalogue_model
-from trainwright.planner.counts.adapters import adaptable, adapter_parameters, adapter_training_flops
+from trainwright.planner.counts.adapters import (
+    adaptable,
+    adapted,
+    adapter_parameters,
+    adapter_training_flops,
+    attention,
+    beside,
+)
 from trainwright.planner.counts.flops import count_flops
 from trainwright.spec.workload import Adapter
 
@@ -60,6 +67,74 @@ def test_an_unknown_target_is_named_with_its_neighbour():
 def test_adapters_may_stand_beside_all_matrices_of_a_block_but_the_router(name, names):
     targets = adaptable(catalogue_model(name))
     assert targets == tuple(names.split())
+
+
+@pytest.mark.parametrize(
+    "name", ["llama", "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss", "glm4_moe"]
+)
+def test_by_default_adapters_stand_beside_every_linear_layer_of_transformers(name):
+    module, spec = build(*SMALL[name])
+    heads = ("lm_head", "mlp.gate")  # DeepSeek-V2's router is a linear layer
+    linear = [each for path, each in module.named_modules() if isinstance(each, nn.Linear) and not path.endswith(heads)]
+    theirs = sum(3 * (each.in_features + each.out_features) for each in linear)
+    assert adapter_parameters(spec, beside(spec, None, rank=3)) == theirs
+    assert beside(spec, ["all-linear"], rank=3) == beside(spec, None, rank=3)
+
+
+def test_experts_are_one_parameter_of_transformers_that_adapters_reach_by_their_own_word():
+    module, spec = build(*SMALL["qwen3_moe"])
+    fused = [weight for name, weight in module.named_parameters() if ".experts." in name]
+    assert fused and all(weight.dim() == 3 for weight in fused)
+    more = beside(spec, ["all-linear", "experts"], rank=2)
+    own = [each for each in adapted(spec, more) if each.part == "experts"]
+    # gate and up of an expert lie in one tensor there: [experts, 2 x inner, width] and [experts, width, inner].
+    assert sum(each.layers * each.copies * each.elements for each in own) == sum(weight.numel() for weight in fused)
+    assert set(adapted(spec, more)) - set(adapted(spec, beside(spec, None, rank=2))) == set(own)
+    assert set(adapted(spec, beside(spec, ["experts"], rank=2))) >= set(own)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "targets"),
+    [
+        ("llama3-8b", ["attention"], "query key value output"),
+        ("llama3-8b", ["q_proj", "model.layers.0.self_attn.V_PROJ"], "query value"),
+        ("llama3-8b", ["gate_up_proj"], "gate up"),
+        ("gpt2", ["c_attn"], "query key value"),
+        ("deepseek-v3", ["attention"], "query_down query_up kv_down kv_up output"),
+        ("deepseek-v3", ["q_b_proj", "kv_a_proj_with_mqa"], "query_up kv_down"),
+        ("deepseek-v3", ["down_proj"], "down"),
+        ("qwen3-30b-a3b", ["q_proj", "gate_proj", "up_proj", "down_proj"], "query"),
+        ("gpt-oss-120b", None, "query key value output"),
+    ],
+)
+def test_targets_are_named_as_in_peft(name, words, targets):
+    model = catalogue_model(name)
+    assert beside(model, words, rank=1).targets == tuple(targets.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("llama3-8b", ["q_porj"], "no such matrix to adapt .seen 'q_porj'"),
+        ("llama3-8b", ["experts"], "no such matrix to adapt .seen 'experts'"),
+        ("llama3-8b", ["kv_a_proj_with_mqa"], "no such matrix to adapt"),
+        ("gpt2", ["atention"], "did you mean 'attention'"),
+        ("qwen3-30b-a3b", ["gate_proj", "up_proj"], "no linear layer has these names, experts alone .*add experts"),
+    ],
+)
+def test_targets_that_a_model_has_not_are_refused(name, words, message):
+    with pytest.raises(RecipeError, match=message):
+        beside(catalogue_model(name), words, rank=1)
+
+
+def test_attention_alone_is_attention_of_every_layer():
+    module, spec = build(*SMALL["deepseek_v3"])
+    theirs = sum(
+        each.in_features + each.out_features
+        for path, each in module.named_modules()
+        if isinstance(each, nn.Linear) and ".self_attn." in path
+    )
+    assert adapter_parameters(spec, Adapter(rank=1, targets=attention(spec))) == theirs
 
 
 class _Adapted(nn.Module):

@@ -137,6 +137,13 @@ TIGHT = {
     "nothing recomputed": {"on": "8xrtx-4090", "recompute": "none"},
     "software without QLoRA": {"model": "llama3-70b", "on": "h100-sxm", "stack": "megatron-core"},
     "software of one device": {"model": "qwen3-14b", "on": "rtx-4090", "method": "lora", "stack": "unsloth"},
+    "adapters beside every expert": {
+        "model": "qwen3-30b-a3b",
+        "on": "rtx-4090",
+        "method": "qlora",
+        "stack": "unsloth",
+        "targets": ("all-linear", "experts"),
+    },
     "paged moments": {"model": "llama3-70b", "on": "rtx-4090", "paged_moments": True},
 }
 
@@ -151,6 +158,21 @@ def test_adapters_beside_whole_weights_are_offered_quantised_ones():
     assert named(method="full")["QLoRA"].trains_less
 
 
+def test_adapters_that_do_not_fit_are_offered_fewer_targets_and_a_smaller_rank():
+    fields = TIGHT["adapters beside every expert"]
+    asked = Question(**{**fields, "model": catalogue_model(fields["model"])})
+    every = changes(scenario_of(asked).run, frugal=True)
+    found = {each.name: each.fields for each in every}
+    assert found["adapters beside attention alone"] == {"targets": "attention"}
+    ranks = [fields["rank"] for fields in found.values() if "rank" in fields]
+    assert ranks == ["8"]  # the largest that fits is enough
+    assert not any(each.trains_less for each in every)
+    # Beside attention alone there is nothing less to stand beside.
+    alone = replace(asked, targets=("attention",), on="rtx-3060")
+    fewer = [each.fields for each in changes(scenario_of(alone).run, frugal=True)]
+    assert not any("targets" in fields for fields in fewer)
+
+
 @pytest.mark.parametrize("fields", TIGHT.values(), ids=TIGHT)
 def test_what_a_change_asks_for_is_a_plan_that_fits(fields):
     asked = Question(**{**fields, "model": catalogue_model(fields.get("model", "llama3-8b"))})
@@ -159,7 +181,7 @@ def test_what_a_change_asks_for_is_a_plan_that_fits(fields):
     assert [each.name for each in made.changes] == [each.name for each in made.plan.rejected]
     for change in made.changes:
         changed = dict(change.fields)
-        question = replace(asked, on=changed.pop("on", asked.on), **read_fields(changed))
+        question = replace(asked, on=changed.pop("on", asked.on), **read_fields({"method": asked.method, **changed}))
         plan = plan_run(scenario_of(question))
         assert plan.estimate.fits, change.name
         assert plan.workload.recompute == change.best.recompute or asked.recompute is None, change.name

@@ -137,13 +137,15 @@ def score_bytes(case: MemoryCase) -> float:
     return one + dropped + (size if eager and size < 4 else 0.0)
 
 
-def network_part(case: MemoryCase, width: float) -> Part:
+def network_part(case: MemoryCase, width: float, *, expert: bool = False) -> Part:
     """Returns the part of a feed-forward: gate and up, or up alone, what comes of them, and a mask of dropout.
 
     Gated: eager code keeps silu(gate) besides; compiled code keeps the products' results alone. The last product's
     input is kept where its weight is trained or adapted.
     """
     eager, compiled = case.memory.kernels == "eager", case.memory.kernels == "compiled"
+    if expert and case.adapter is not None and not case.adapter.experts:
+        case = replace(case, workload=replace(case.workload, adapter=replace(case.adapter, targets=())))
     adapted = case.adapter is not None and "down" in case.adapter.targets
     tensors = (2.0 + eager) if case.model.gated else 1.0
     tensors += not compiled and (keeps_inputs(case) or adapted)
@@ -163,11 +165,12 @@ def mixture_part(case: MemoryCase) -> Part:
     if experts is None:
         return Part()
     copies = experts.active * (case.workload.expert_imbalance or EXPERT_IMBALANCE)
+    shared = network_part(case, experts.shared_ffn_width) if experts.shared_ffn_width else Part()
     return Part(
-        wide=2 * 4.0 * experts.count,
-        inner=network_part(case, experts.shared_ffn_width).inner if experts.shared_ffn_width else 0.0,
+        wide=2 * 4.0 * experts.count + shared.wide,
+        inner=shared.inner,
         copied=copies * 2 * case.element_bytes * case.model.width,
-        copied_inner=copies * network_part(case, experts.ffn_width).inner,
+        copied_inner=copies * network_part(case, experts.ffn_width, expert=True).inner,
     )
 
 

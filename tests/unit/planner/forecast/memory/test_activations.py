@@ -106,6 +106,21 @@ def test_adapters_of_one_wide_product_keep_one_input():
     assert apart - wide == 2 * 3 * 2048 * LLAMA.width
 
 
+def test_adapters_beside_no_expert_keep_the_inputs_of_shared_experts_alone():
+    """One layer of DeepSeek-V3's shape: 8 of 256 experts for a token, and a shared one; all of width 2048."""
+    model, memory = catalogue_model("deepseek-v3"), StackMemory(kernels="fused", adapter_input_bytes=3.0)
+    names = ("gate", "up", "down")
+    kept = {}
+    for experts in (True, False):
+        for targets in (names, ()):
+            work = replace(WORK, adapter=Adapter(rank=8, targets=targets, experts=experts), expert_imbalance=1.0)
+            kept[experts, bool(targets)] = block_bytes(case(model, ParallelPlan(), memory, work), mixture=True)[0]
+    # The last product's input, for itself and for its adapter; gate's and up's copies of the shared expert's input.
+    last, first = 2048 * (2 + 3) * 2048, 2 * 3 * 2048 * model.width
+    assert kept[False, True] - kept[False, False] == last + first
+    assert kept[True, True] - kept[True, False] == last + first + 8 * last
+
+
 def test_products_with_quantised_weights_may_return_fp32():
     """QLoRA of a 7B model on one device keeps twice as much for each layer as on two (fms-acceleration's benchmark)."""
     work = replace(WORK, adapter=Adapter(rank=8, frozen="nf4"))
