@@ -26,9 +26,10 @@ from trainwright.planner.cost.serving_memory import (
     cache_bytes_per_token,
     serving_memory,
 )
+from trainwright.planner.counts.between import kernels
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
-from trainwright.planner.counts.work import forward_work, kernels, peak_flops_per_s
+from trainwright.planner.counts.work import forward_work, peak_flops_per_s
 from trainwright.planner.forecast.communication.collectives import Fabric, all_reduce_s, placement
 from trainwright.planner.forecast.memory.table import usable_bytes
 from trainwright.planner.forecast.time.passes import longer

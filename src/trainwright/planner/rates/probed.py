@@ -18,6 +18,7 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.machine.probes import AttentionProbe, BlockProbe, MatmulPass, Probes
+from trainwright.planner.counts.between import block_elements
 from trainwright.planner.counts.flops import muon_flops
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts
@@ -27,7 +28,7 @@ from trainwright.planner.counts.process import Process, process_from
 from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
 from trainwright.planner.counts.unfused import OPERATIONS, averaging_bytes, unfused_bytes
-from trainwright.planner.counts.work import block_elements, dealt, product_shape
+from trainwright.planner.counts.work import dealt, product_shape
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec

@@ -15,8 +15,9 @@ from trainwright.planner.counts.adapters import (
     dequantised_bytes,
     prompt_tokens,
 )
+from trainwright.planner.counts.between import kernels
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.work import forward_work, kernels
+from trainwright.planner.counts.work import forward_work
 from trainwright.planner.forecast.forecast import step_s
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.run import RunSpec

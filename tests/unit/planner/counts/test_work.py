@@ -19,9 +19,6 @@ from trainwright.planner.counts.parameters import matrices, total_parameters
 from trainwright.planner.counts.ranks import rank_parameters
 from trainwright.planner.counts.unfused import update_bytes
 from trainwright.planner.counts.work import (
-    bias_elements,
-    block_elements,
-    expert_kernels,
     forward_work,
     kernels,
     on_tensor_cores,
@@ -147,24 +144,6 @@ def test_dropout_line_by_line_moves_the_width_and_in_one_kernel_its_masks():
         assert moved_bytes == pytest.approx(2 * 512 * bert.layers * bert.width * moved)
 
 
-def test_biases_are_added_by_products_and_their_gradients_sum_all_results():
-    bert, none = catalogue_model("bert-large"), np.zeros(1)
-    nine = 9 * bert.width
-    assert bias_elements(bert, layouts(ParallelPlan()), H100, eager=False)[0] == pytest.approx(nine / 3)
-    assert bias_elements(bert, layouts(ParallelPlan()), H100, eager=True)[0] == pytest.approx(nine)
-    assert bias_elements(LLAMA_8B, layouts(ParallelPlan()), H100, eager=True) == none
-
-
-def test_grouped_products_leave_the_biases_of_experts_to_kernels_in_32_bits():
-    """Bytes of an expert's result, line by line of TEGroupedMLP: weight x bias in fp32, sum, join, cast; and back."""
-    model, one = catalogue_model("gpt-oss-20b"), layouts(ParallelPlan())
-    forward = (2 + 4) + (2 + 4 + 4) + (4 + 4) + (4 + 2) - 2  # the bias itself is read once for many results
-    backward = (2 + 4) + (4 + 2) + (2 + 2) + 2 * (4 + 4 + 4)
-    rows = model.experts.active * model.width
-    added = bias_elements(model, one, H100, eager=False) - bias_elements(model, one, device("tpu-v6e"), eager=False)
-    assert 3 * 2 * added[0] == pytest.approx((forward + backward) * rows)
-
-
 @pytest.mark.parametrize(
     ("name", "size", "longer"),
     [("a100-sxm-80gb", 64, 189 / 171), ("h100-sxm", 64, 648 / 497), ("h100-sxm", 256, 648 / 746)],
@@ -188,15 +167,6 @@ def test_heads_of_128_are_what_rates_are_for_and_a_tpu_pads_to_them():
         assert thin_heads(LLAMA_8B, WORK, spec, peak_flops_per_s(spec, "bf16")) == 1
     gpt_oss, tpu = catalogue_model("gpt-oss-20b"), device("tpu-v6e")
     assert thin_heads(gpt_oss, WORK, tpu, peak_flops_per_s(tpu, "bf16")) == 2
-
-
-def test_each_expert_of_a_rank_has_kernels_of_its_own_and_more_in_eight_bits():
-    eight = replace(WORK, precision="fp8")
-    for ep, experts in ((1, 8), (4, 2)):
-        shape = layouts(ParallelPlan(dp_replicate=4, ep=ep))
-        assert expert_kernels(MIXTRAL, WORK, shape)[0] == 2 * experts
-        assert expert_kernels(MIXTRAL, eight, shape)[0] == 6 * experts
-    assert expert_kernels(LLAMA_8B, eight, layouts(ParallelPlan()))[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -400,16 +370,6 @@ def test_weights_in_fp32_are_cast_where_nothing_casts_them_on_the_way():
 
 
 # ----------------------------------------------------------------------------------------------------- between products
-def test_sequence_parallelism_divides_all_that_tensor_parallelism_leaves_whole():
-    """Korthikanti et al. (2022, table 2): norms and residuals are whole on each rank without it."""
-    plans = [ParallelPlan(tp=8, sequence_parallel=each) for each in (True, False)]
-    alone = block_elements(LLAMA_8B, WORK, layouts(ParallelPlan()))[0]
-    split, whole = block_elements(LLAMA_8B, WORK, layouts(*plans))
-    assert split == pytest.approx(alone / 8)
-    # Two norms read and write the width, two sums read two and write one.
-    assert whole - split == pytest.approx(10 * LLAMA_8B.width * (1 - 1 / 8))
-
-
 def test_attention_of_long_sequences_grows_with_their_square():
     longer = replace(WORK, sequence_tokens=8192, batch_tokens=8192 * 96)
     short, long = work_of(LLAMA_8B, ParallelPlan()), work_of(LLAMA_8B, ParallelPlan(), work=longer)

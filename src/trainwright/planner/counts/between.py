@@ -1,0 +1,93 @@
+"""What lies between a block's products: the elements that its kernels move, and how many kernels are launched."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.planner.counts.layouts import Layouts, Numbers, Values
+from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices
+from trainwright.planner.counts.ranks import fullest
+from trainwright.spec.device import DeviceSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import Workload
+
+DEQUANTISING_KERNELS = 3
+"""Launched before each product on nf4 weights: their scales are made, and shifted, and the matrix is (bitsandbytes
+95f9af30, functional.py, dequantize_4bit)."""
+EXPERT_BIAS_ELEMENTS = 34.0 / 3
+"""Elements moved for each of an expert's results, a third of both passes, where it has a bias: multiplied by the
+routing weight in fp32, added, joined with those of other experts and cast, 28 bytes forward and 40 backward in 16-bit
+elements (NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py, TEGroupedMLP)."""
+
+
+def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Returns the elements read and written between the products, for one token of one average block, on one rank.
+
+    Two norms and two residual sums on the width; rotation of queries and keys; a transposition of the mixed values; the
+    activation, and its product with the gate. Experts gather and scatter their tokens. Eight-bit products cast and
+    transpose their inputs.
+    """
+    width = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
+    queries, keys = model.heads * model.score_size, model.kv_heads * model.score_size
+    inner: Values = float((4 if model.positions == "rope" else 0) * (queries + keys) + 2 * queries)
+    gated = 5 if model.gated else 2
+    dense = (model.blocks - model.moe_layers) / model.blocks
+    inner += gated * model.ffn_width * dense
+    wide: Values = 10.0 * model.width
+    if model.experts is not None:
+        experts, load = model.experts, fullest(model, workload, layouts)
+        inner = inner + gated * (load * experts.active * experts.ffn_width + experts.shared_ffn_width) * (1 - dense)
+        wide = wide + 4.0 * load * experts.active * model.width * (1 - dense)
+    if workload.precision in ("fp8", "nvfp4"):
+        parts = [matrix for matrix in matrices(model) if matrix.part in BLOCK_PARTS]
+        inner = inner + 2.0 * sum(each.rows * each.inputs * each.layers for each in parts) / model.blocks
+    return np.asarray(wide / width + inner / layouts.tp)
+
+
+def bias_elements(model: ModelSpec, layouts: Layouts, device: DeviceSpec, *, eager: bool) -> Numbers:
+    """Returns what biases add to ``block_elements``: a third of what both passes move.
+
+    The backward pass sums the gradient of each product's result. Code that runs line by line adds a bias to the result
+    after the product, a read and a write; else the product's kernel does. Grouped products of libraries for GPUs leave
+    those of experts' results to ``EXPERT_BIAS_ELEMENTS``.
+    """
+    biased = [each for each in matrices(model) if each.bias and _in_block(each)]
+    outputs = sum(each.outputs * each.rows * each.layers for each in biased)
+    routed = sum(each.outputs * each.rows * each.layers for each in biased if each.name == "down" and each.copies > 1)
+    grouped = (layouts.compile == 0) & (device.kind in ("cuda", "rocm"))
+    apart = np.where(grouped, EXPERT_BIAS_ELEMENTS, 0.0) * routed
+    return np.asarray(((3 if eager else 1) / 3 * outputs + apart) / model.blocks / layouts.tp)
+
+
+def expert_kernels(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Returns the kernels of an average block that grow with a rank's experts, in the forward pass.
+
+    Two products of each, as grouped products of libraries launch one by one (Transformer Engine's GroupedLinear,
+    general_grouped_gemm); in eight or fewer bits each has its inputs cast, and their scales laid out, beside.
+    """
+    if model.experts is None:
+        return np.zeros(len(layouts))
+    each = 6.0 if workload.precision in ("fp8", "nvfp4") else 2.0
+    return np.asarray(each * model.experts.count / layouts.ep * model.moe_layers / model.blocks)
+
+
+def _in_block(matrix: Matrix) -> bool:
+    return matrix.part in BLOCK_PARTS
+
+
+def kernels(model: ModelSpec, workload: Workload, *, eager: bool | NDArray[np.bool_] = False) -> Numbers:
+    """Returns the number of kernels that a block's forward pass launches: products, attention, and all between.
+
+    Hugging Face's code launches 8 for an RMSNorm and 10 to rotate queries and keys (transformers 5.23.0,
+    models/llama/modeling_llama.py). The modules of PEFT take as long as 10 kernels for each adapted matrix: 0.11 ms
+    in forward and backward pass, and as much again in the walks of its trainer over 10 more modules.
+    """
+    products = sum(matrix.layers for matrix in matrices(model) if matrix.part in BLOCK_PARTS) / model.blocks
+    between = 17 if model.positions == "rope" else 11
+    written = (16 if model.norm == "rmsnorm" else 2) + (10 if model.positions == "rope" else 0) + 10
+    targets = len(workload.adapter.targets) if workload.adapter else 0
+    if workload.adapter and workload.adapter.frozen == "nf4":
+        products += DEQUANTISING_KERNELS * products
+    beside = np.where(eager, np.maximum(written, between) + 10 * targets, between + 4 * targets)
+    return np.asarray(products + beside + (12 if model.experts else 0))
