@@ -271,8 +271,8 @@ def _refuse_contradictions(fields: Mapping[str, Any]) -> None:
         raise RecipeError("two answers to one question", field="recompute", seen=seen, expected="one of them")
     of_adapters = next((name for name in ("rank", "targets") if name in fields), None)
     if of_adapters is not None and fields.get("method", "full") == "full":
-        what, fix = "all weights are trained, and no adapters", "set `method` to lora or qlora"
-        raise RecipeError(what, field=of_adapters, fix=fix)
+        fix = "set `method` to lora or qlora"
+        raise RecipeError("all weights are trained, and no adapters", field=of_adapters, fix=fix)
     for name in OF_OWN:
         if name in fields and "have" not in fields:
             raise RecipeError("a price of devices that are not named", field=name, fix="set `have`")

@@ -149,9 +149,7 @@ def add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument("--packing", metavar="on|off", help="off: examples are padded, not packed (default: the stack's)")
     run.add_argument("--rank", metavar="N", help="of adapters (default: 16)")
     run.add_argument(
-        "--targets",
-        metavar="NAMES",
-        help="of adapters: attention, all-linear, experts, or modules: q_proj,v_proj (default: all-linear)",
+        "--targets", metavar="NAMES", help="attention, experts, all-linear (default) or modules: q_proj,v_proj"
     )
     run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
     run.add_argument("--rate", metavar="FLOP/S", help="28TFLOP/s: how long it takes if each device holds that, too")

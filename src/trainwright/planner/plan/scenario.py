@@ -32,6 +32,7 @@ from trainwright.planner.search.layouts import Refuses
 from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
 from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
+from trainwright.spec.stack import Stack
 from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, Recompute, Workload
 
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
@@ -106,14 +107,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     price = _price(question, machines)
     spot = question.price_kind == "spot"
     assumptions += _stages(question)
-    run = RunSpec(
-        model=question.model,
-        workload=workload,
-        cluster=machines,
-        stack=software,
-        kernels=question.kernels,
-        tunes=question.tunes,
-    )
+    run = _run_of(question, workload, machines, software)
     packs = question.packing == "on" and question.tunes
     check(run, question.layout, devices=placed, packs=packs)
     check_switches(run, usual | question.layout, devices=placed)
@@ -147,6 +141,17 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
         left_out=question.left_out,
         unmeasured=question.unmeasured,
         priors=None if here is None else machine_priors(here.source.spread(run)),
+    )
+
+
+def _run_of(question: Question, workload: Workload, machines: ClusterSpec, software: Stack) -> RunSpec:
+    return RunSpec(
+        model=question.model,
+        workload=workload,
+        cluster=machines,
+        stack=software,
+        kernels=question.kernels,
+        tunes=question.tunes,
     )
 
 
