@@ -91,8 +91,12 @@ def _change(self: Any, name: str, *value: object) -> None:
     """Raises FrozenInstanceError; of a plain class below a dataclass for the fields alone."""
     if "__dataclass_fields__" in type(self).__dict__ or name in self.__dataclass_fields__:
         raise FrozenInstanceError(f"cannot {'assign to' if value else 'delete'} field {name!r}")
-    (object.__setattr__ if value else object.__delattr__)(self, name, *value)
+    if value:
+        object.__setattr__(self, name, *value)
+    else:
+        object.__delattr__(self, name)
 
 
 def _reduced(self: Any) -> tuple[Callable[[], Any], tuple[()]]:
-    return partial(type(self), **{each.name: getattr(self, each.name) for each in fields(self)}), ()
+    made: Callable[..., Any] = type(self)
+    return partial(made, **{each.name: getattr(self, each.name) for each in fields(self)}), ()

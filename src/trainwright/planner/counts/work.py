@@ -182,6 +182,14 @@ def tile_share(rows: Numbers, columns: Values, units: int, tile: tuple[int, int]
     return np.asarray(whole / (np.ceil(tiles / units) * units))
 
 
+def _known_peak(device: DeviceSpec, precision: Precision) -> float:
+    if peak := peak_flops_per_s(device, precision):
+        return peak
+    expected = f"a rate for {' or '.join(FALLBACK[precision])} in its file"
+    what = "no peak rate for {precision} is known"
+    raise RecipeError(what, where=device.name, expected=expected, precision=precision)
+
+
 def thin_heads(model: ModelSpec, workload: Workload, device: DeviceSpec, flops_per_s: float) -> float:
     """Returns how much longer fused attention takes for an operation than with heads of ``RATED_HEAD``.
 
@@ -219,11 +227,7 @@ def forward_work(
     Raises:
         RecipeError: the device's peak for the workload's precision is not known.
     """
-    peak = peak_flops_per_s(device, workload.precision)
-    if not peak:
-        expected = f"a rate for {' or '.join(FALLBACK[workload.precision])} in its file"
-        what = "no peak rate for {precision} is known"
-        raise RecipeError(what, where=device.name, expected=expected, precision=workload.precision)
+    peak = _known_peak(device, workload.precision)
     half_peak = peak_flops_per_s(device, "bf16" if workload.precision in ("fp8", "nvfp4") else workload.precision)
     odd_heads = model.head_size % HEAD_ELEMENTS > 0 and not workload.fused_attention
     head_peak = device.flops_per_s.get("fp32") or half_peak if odd_heads else half_peak

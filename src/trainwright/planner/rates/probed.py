@@ -41,15 +41,14 @@ COMPILED_REST = 0.6
 """What torch.compile leaves of the time between products: on a 2-layer Llama stack in bf16 the blocks took 103 ms
 instead of 144 ms, their products alone about 40 ms (docs/lab/log.md)."""
 SPREAD = 0.085
-"""Standard deviation of the logarithm of measured over predicted seconds, as audits of probed machines have shown: nine
-runs of ten within 0.87 and 1.15."""
+"""Standard deviation of log(measured / predicted seconds) in audits of probed machines: nine of ten in 0.87 to 1.15."""
 QUICK_SPREAD = 0.16
 """The same of a quick measurement against a thorough one: the root mean square of ten on two quiet machines, which
 planned 0.98 to 1.57 times as long (docs/lab/log.md)."""
 MOST_BUSY = 0.9
 """Of a machine that is busier still nobody knows how fast it is alone: ten times as fast is believed at most."""
 NEAR_TOKENS = 2048
-"""Memory probes are matched with the model's blocks at about so many tokens, which is what the doctor probes."""
+"""Memory probes are matched with the model's blocks at about so many tokens, as the doctor probes."""
 SCORE_PASSES = (6, 7)
 """Over whole scores where they are written, forward and backward: the product's result, the mask's sum (a read and a
 write), softmax (the same), the second product; its gradient, that of softmax (three), three products."""

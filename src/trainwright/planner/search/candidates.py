@@ -1,7 +1,6 @@
 """Every sensible layout of a model on so many devices, as arrays; what is left out is counted, with its reason.
 
-Stages of enumeration go from few columns to many, and each rule is applied as soon as its columns exist, so that what
-cannot be is never multiplied out.
+Columns come one after another, and a rule applies as soon as its columns exist: nothing impossible is multiplied out.
 """
 
 from __future__ import annotations

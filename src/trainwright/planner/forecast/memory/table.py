@@ -213,11 +213,8 @@ def predict_memory(
     parts["workspace"] = then("workspace") + memory.workspace_bytes + library_bytes(case.model, run.cluster.device)
     if process is not None:
         whole = {"gradients": states.gradients, "activations": step.saved, "logits": step.logits}
-        # As our trainer reports them: each class at its own largest, workspace what is left of the peak.
-        largest = parts | {name: here(values) for name, values in whole.items()}
-        rest = sum(parts.values()) - sum(largest[name] for name in parts if name != "workspace")
-        workspace = np.maximum(rest, 0.0) + process.baseline_bytes + COMPILE_BYTES * layouts.compile
-        parts = largest | {"workspace": workspace}
+        parts = _as_reported(parts, {name: here(values) for name, values in whole.items()})
+        parts["workspace"] = parts["workspace"] + process.baseline_bytes + COMPILE_BYTES * layouts.compile
     allocated = np.add.reduce(list(parts.values()))
     idle = here(np.where(which == 0, step.inside, step.logits - step.kept_logits))
     one, elsewhere = np.ones_like(allocated), offloaded(case)
@@ -233,6 +230,13 @@ def predict_memory(
         nvme_bytes=here(elsewhere.nvme) * run.cluster.node.devices,
         paged=here(paged_bytes(case)),
     )
+
+
+def _as_reported(parts: Mapping[str, Numbers], whole: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """Returns classes as our trainer reports them: each at its own largest, workspace what is left of the peak."""
+    largest = {**parts, **whole}
+    rest = sum(parts.values()) - sum(largest[name] for name in parts if name != "workspace")
+    return largest | {"workspace": np.maximum(rest, 0.0)}
 
 
 def _case(run: RunSpec, layouts: Layouts, process: Process | None, stages: Stages | None) -> MemoryCase:
