@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol, cast
 
 from trainwright import __version__
 from trainwright.cli import streams, tables
+from trainwright.cli.heap import begin_again, glibc_version, join_freed_blocks
 from trainwright.cli.output import error_output
 from trainwright.cli.parser import CommandParser, add_common
 from trainwright.core.autoload import spare_autoload
@@ -66,6 +67,9 @@ COMMANDS = {
     "completion": Command("trainwright.cli.shell.complete", "print a completion script for your shell"),
     "version": Command("trainwright.cli.shell.version", "print versions"),
 }
+
+TRAINING = ("run", "train", "profile")
+"""Commands that train in their own process, which must begin with the environment that training wants."""
 
 STOPS = {
     signal.SIGINT: Interrupted("interrupted; run the same command to continue"),
@@ -191,6 +195,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; no exception escapes."""
     wait_briefly(os.environ)
     spare_autoload(os.environ)
+    if join_freed_blocks(os.environ, glibc_version()) and argv is None and sys.argv[1:2] and sys.argv[1] in TRAINING:
+        begin_again()
     if argv is None:
         streams.prepare()
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
