@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol, cast
 
 from trainwright import __version__
 from trainwright.cli import streams, tables
+from trainwright.cli.heap import begin_again, glibc_version, join_freed_blocks
 from trainwright.cli.output import error_output
 from trainwright.cli.parser import CommandParser, add_common
 from trainwright.core.environment import spare_autoload, start_no_threads, wait_briefly
@@ -71,6 +72,9 @@ COMMANDS = {
 ANSWERS = frozenset(("plan", "recommend", "hardware"))
 """Commands that compute an answer with numpy's elementwise functions, and end: of what they make little is garbage, and
 looking for it among all that they load takes a tenth of a plan's time."""
+TRAINING = ("run", "train", "profile")
+"""Commands that train in their own process, which must begin with the environment that training wants."""
+
 STOPS = {
     signal.SIGINT: Interrupted("interrupted; run the same command to continue"),
     signal.SIGTERM: Terminated("terminated; run the same command to continue"),
@@ -195,6 +199,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; no exception escapes."""
     wait_briefly(os.environ)
     spare_autoload(os.environ)
+    if join_freed_blocks(os.environ, glibc_version()) and argv is None and sys.argv[1:2] and sys.argv[1] in TRAINING:
+        begin_again()
     if argv is None:
         streams.prepare()
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
