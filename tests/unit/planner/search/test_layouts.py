@@ -9,7 +9,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
 from trainwright.hardware.catalogue.stacks import read_stack
-from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.layouts import RECOMPUTES, Layouts
 from trainwright.planner.forecast.forecast import forecast, step_s
 from trainwright.planner.forecast.memory.table import predict_memory, usable_bytes
 from trainwright.planner.forecast.networks import TRANSFORMERS
@@ -219,8 +219,15 @@ def test_where_nothing_divides_nothing_is_compared():
     )
     compared = compare(run, [8], layout={"cp": 1, "tp": 1, "pp": 1})
     assert not len(compared.layouts) and not compared.fits.any() and not len(compared.order())
-    chosen = compare(replace(run, stack=read_stack("torchtitan")), [8], layout={"recompute": "selective"})
-    assert not len(chosen.layouts), "fused attention writes no scores that this would spare"
+
+
+def test_selective_recomputation_is_searched_where_it_is_asked_for():
+    """Fused attention writes no scores that it would spare in other software (decision 0037)."""
+    run = RunSpec(model=MODEL, workload=WORK, cluster=catalogue_cluster("8xh100-sxm"), stack=read_stack("torchtitan"))
+    free, asked = (compare(run, [8], layout=each).layouts.recompute for each in ({}, {"recompute": "selective"}))
+    selective = RECOMPUTES.index("selective")
+    assert len(free) and selective not in free
+    assert len(asked) and set(asked.tolist()) == {selective}
 
 
 def test_what_is_not_executed_is_left_out_with_its_reason():
