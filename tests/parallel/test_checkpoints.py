@@ -14,6 +14,9 @@ from parallel.checkpoint_ranks import FAMILIES, LAYOUTS, RANKS, main
 pytestmark = pytest.mark.slow
 
 
+pytestmark = pytest.mark.timeout(900)  # four ranks write and read every pair of layouts, two minutes and more on two cores
+
+
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each rank saw."""
