@@ -11,10 +11,8 @@ import torch.multiprocessing as mp
 
 from parallel.checkpoint_ranks import FAMILIES, LAYOUTS, RANKS, main
 
-pytestmark = pytest.mark.slow
-
-
-pytestmark = pytest.mark.timeout(900)  # four ranks write and read every pair of layouts, two minutes and more on two cores
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+"""Four ranks write and read every pair of layouts: two minutes and more on two cores."""
 
 
 @pytest.fixture(scope="session")
