@@ -113,12 +113,14 @@ class Elsewhere:
                 self._system.put_file(str(folder / file), self._at(name, file))
 
     def keep(self, names: Sequence[str]) -> None:
-        """Deletes all complete checkpoints but these, the index first. Raises as ``put``."""
+        """Deletes all checkpoints but these, half copied ones too, the index first. Raises as ``put``."""
         with self._asking():
-            for name in self._complete():
-                if name not in names:
+            for name in self._present():
+                if name in names:
+                    continue
+                if self._system.exists(self._at(name, INDEX)):
                     self._system.rm_file(self._at(name, INDEX))
-                    self._system.rm(self._at(name), recursive=True)
+                self._system.rm(self._at(name), recursive=True)
 
     def complete(self) -> list[str]:
         """Returns the names of complete checkpoints, oldest first. Raises as ``put``."""
@@ -158,11 +160,15 @@ class Elsewhere:
 
     def _complete(self) -> list[str]:
         """Returns the names of complete checkpoints, oldest first."""
+        return [name for name in self._present() if self._system.exists(self._at(name, INDEX))]
+
+    def _present(self) -> list[str]:
+        """Returns the names of all checkpoints of which anything is there, oldest first."""
         self._system.invalidate_cache()
         if not self._system.isdir(self._root):
             return []
         found = (posixpath.basename(path.rstrip("/")) for path in self._system.ls(self._root, detail=False))
-        return sorted(name for name in found if name.startswith(PREFIX) and self._system.exists(self._at(name, INDEX)))
+        return sorted(name for name in found if name.startswith(PREFIX))
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

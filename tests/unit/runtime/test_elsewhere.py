@@ -228,3 +228,17 @@ def test_a_damaged_one_is_not_copied(mirrors, tmp_path) -> None:
     (write_checkpoint(tmp_path / "checkpoints" / bad, ONE, HALVES) / "checkpoint.json").write_text("{")
     bring(mirrors, good, bad)
     assert whole(tmp_path) == [good] and mirrors[0].current
+
+
+def test_what_was_half_copied_and_is_kept_no_more_leaves_nothing_there(mirrors, tmp_path, monkeypatch) -> None:
+    """A place that goes down in the middle of a checkpoint, and is back when that one is old, keeps no part of it."""
+    first, second = "step-00000001", "step-00000002"
+    write_checkpoint(tmp_path / "checkpoints" / first, ONE, HALVES)
+    mend = refusing(monkeypatch, mirrors[1])
+    bring(mirrors, first, fresh=first)
+    there = tmp_path / "there" / "t"
+    assert list(there.glob(f"{first}/*")) and whole(tmp_path) == [], "the other ranks' files are there"
+    mend()
+    write_checkpoint(tmp_path / "checkpoints" / second, ONE, HALVES, step=2)
+    bring(mirrors, second, fresh=second)
+    assert [path.name for path in there.iterdir()] == [second] == whole(tmp_path)
