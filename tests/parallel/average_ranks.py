@@ -6,17 +6,16 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from fixtures.meeting import gloo, mesh_for
 from parallel.cases import SEQUENCES, Case
 from parallel.ranks import Training, batch_of
 from trainwright.artifact.checkpoint.index import AVERAGE
-from trainwright.runtime.mesh import mesh_of
 from trainwright.spec.sections.average import EmaSection
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.weights.average import averaged
@@ -78,7 +77,7 @@ def far(some: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> float:
 def facts(layout: Mapping[str, object]) -> dict[str, float]:
     """How far a layout's average is from the mean of its own weights, and what a validation changes."""
     case = Case(layout=layout, family="llama", optimizer="adamw")
-    ranked = Averaging(case, world_of(mesh_of(case.parallel, "cpu"), batch_sequences=SEQUENCES))
+    ranked = Averaging(case, world_of(mesh_for(case.parallel), batch_sequences=SEQUENCES))
     pipelined = "pp" in layout
     seen = ranked.steps(looking=not pipelined)
     averages = ranked.averages()
@@ -110,9 +109,7 @@ def main(rank: int, ranks: int, folder: str) -> None:
     sys.stdout = sys.stderr
     torch.set_num_threads(1)
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "OFF"
-    store = dist.FileStore(f"{folder}/store", ranks)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=120))
-    found = {name: facts(layout) for name, layout in LAYOUTS.items()}
-    if rank == 0:
-        Path(folder, "facts.json").write_text(json.dumps(found))
-    dist.destroy_process_group()
+    with gloo(rank, ranks, folder):
+        found = {name: facts(layout) for name, layout in LAYOUTS.items()}
+        if rank == 0:
+            Path(folder, "facts.json").write_text(json.dumps(found))

@@ -6,19 +6,18 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from fixtures.meeting import gloo, mesh_for
 from fixtures.tiny_models import spec, tokenizer
 from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.events import Events
 from trainwright.core.errors import TrainwrightError
 from trainwright.model.build import build_network
-from trainwright.runtime.mesh import mesh_of
 from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.train import AdamWSection, MuonSection
 from trainwright.spec.workload import ParallelPlan
@@ -49,7 +48,7 @@ class Training:
     def __init__(self, family: str, layout: Mapping[str, object], folder: Path, *, seed: int) -> None:
         self.world: World = ALONE
         if layout:
-            self.world = world_of(mesh_of(ParallelPlan(**layout), "cpu"), batch_sequences=4)
+            self.world = world_of(mesh_for(ParallelPlan(**layout)), batch_sequences=4)
         self.network = build_network(spec(family, layers=4, vocabulary=323), dtype=torch.float32)
         self.network.initialise(seed)
         self.world.share(self.network, compiled=False)
@@ -143,11 +142,9 @@ def main(rank: int, ranks: int, folder: str) -> None:
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "OFF"
     if rank == 0:
         Path(folder, "tokenizer.json").write_text(tokenizer().to_str())
-    store = dist.FileStore(f"{folder}/store", ranks)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=120))
-    dist.barrier()
-    results: dict[str, object] = {"same": {}, "facts": {}}
-    results["same"] = {name: same for family in FAMILIES for name, same in pairs(Path(folder), family, rank)}
-    results["facts"] = facts(Path(folder), rank)
-    Path(folder, f"results-{rank}.json").write_text(json.dumps(results))
-    dist.destroy_process_group()
+    with gloo(rank, ranks, folder):
+        dist.barrier()
+        results: dict[str, object] = {"same": {}, "facts": {}}
+        results["same"] = {name: same for family in FAMILIES for name, same in pairs(Path(folder), family, rank)}
+        results["facts"] = facts(Path(folder), rank)
+        Path(folder, f"results-{rank}.json").write_text(json.dumps(results))

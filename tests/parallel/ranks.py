@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -16,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fixtures.flex import flex_on_processor
+from fixtures.meeting import gloo, mesh_for
 from fixtures.tiny_models import spec
 from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS, Case
 from trainwright.model.build import build_network
@@ -24,7 +24,6 @@ from trainwright.model.network import Network
 from trainwright.model.precision.loss_scale import LossScale
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.faults.gate import Gate
-from trainwright.runtime.mesh import mesh_of
 from trainwright.runtime.norms import local
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.model import Dropout
@@ -69,6 +68,11 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
     return {"tokens": tokens} | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
 
 
+def compared(case: Case, step: int) -> bool:
+    """Whether what a step computes is held against one process: every step of plain descent, else the ends."""
+    return case.optimizer == "sgd" or step in (0, STEPS)
+
+
 class Training:
     """A case in a world: alone, or as one rank of its layout."""
 
@@ -94,12 +98,14 @@ class Training:
             self.step.scale = LossScale(LossScaleSection(), torch.device("cpu"))
 
     def gradient(self, step: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Loss, norm before clipping, and every whole gradient after it."""
+        """Loss, norm before clipping, and every whole gradient after it, of steps in which they are compared."""
         rows = self.world.rows(SEQUENCES)
         batch = batch_of(self.case, step)
         part = batch if rows is None else {name: tensor[rows.start : rows.stop] for name, tensor in batch.items()}
         loss, _ = self.step.gradient(part)
         norm = self.step.clip()
+        if not compared(self.case, step):
+            return loss, norm, {}
         named = ((name, parameter.grad) for name, parameter in self.network.named_parameters())
         return loss, norm, dict(self.world.whole((name, grad) for name, grad in named if grad is not None))
 
@@ -142,7 +148,7 @@ def history(training: Training) -> Iterator[tuple[Tensor, Tensor, dict[str, Tens
 
 def differences(case: Case) -> Iterator[tuple[str, float]]:
     """Yields how far the layout is from one process: each quantity's name with the relative difference."""
-    ranked = Training(case, world_of(mesh_of(case.parallel, "cpu"), batch_sequences=SEQUENCES))
+    ranked = Training(case, world_of(mesh_for(case.parallel), batch_sequences=SEQUENCES))
     if dist.get_rank() != 0:
         for _ in history(ranked):
             pass
@@ -152,7 +158,7 @@ def differences(case: Case) -> Iterator[tuple[str, float]]:
         if step < 0:
             same = all(torch.equal(gradients[name], whole) for name, whole in gradients_alone.items())
             yield "initial weights", 0.0 if same else 1.0
-        elif case.optimizer == "sgd" or step in (0, STEPS):
+        elif compared(case, step):
             yield "loss", _relative(loss, loss_alone)
             yield "norm", _relative(norm, norm_alone)
             assert gradients.keys() == gradients_alone.keys()
@@ -161,7 +167,7 @@ def differences(case: Case) -> Iterator[tuple[str, float]]:
 
 def disagreements(case: Case) -> Iterator[tuple[str, float]]:
     """Yields how often ranks leave out other updates than each other, or than one process where gradients overflow."""
-    ranked = Training(case, world_of(mesh_of(case.parallel, "cpu"), batch_sequences=SEQUENCES))
+    ranked = Training(case, world_of(mesh_for(case.parallel), batch_sequences=SEQUENCES))
     every = ranked.world.gathered(ranked.decisions())
     if dist.get_rank() != 0:
         return
@@ -197,12 +203,10 @@ def main(rank: int, world: int, folder: str, cases: tuple[Case, ...]) -> None:
     sys.stdout = sys.stderr
     torch.set_num_threads(1)
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "OFF"
-    store = dist.FileStore(f"{folder}/store", world)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=120))
-    results: dict[str, dict[str, float]] = {}
-    for case in cases:
-        with flex_on_processor() if case.attention == "flex" else nullcontext():
-            results[case.name] = worst(case) | (dict(disagreements(case)) if case.dtype == "fp16" else {})
-    if rank == 0:
-        Path(folder, "results.json").write_text(json.dumps(results))
-    dist.destroy_process_group()
+    with gloo(rank, world, folder):
+        results: dict[str, dict[str, float]] = {}
+        for case in cases:
+            with flex_on_processor() if case.attention == "flex" else nullcontext():
+                results[case.name] = worst(case) | (dict(disagreements(case)) if case.dtype == "fp16" else {})
+        if rank == 0:
+            Path(folder, "results.json").write_text(json.dumps(results))
