@@ -25,12 +25,18 @@ from trainwright.planner.forecast.memory.offload import (
     WEIGHT_BUFFERS,
     offloaded,
 )
-from trainwright.planner.forecast.memory.states import Kept, MemoryCase, case_of, kept, shared, state_bytes
+from trainwright.planner.forecast.memory.states import (
+    Kept,
+    MemoryCase,
+    case_of,
+    kept,
+    shared,
+    shared_from,
+    state_bytes,
+)
 from trainwright.planner.forecast.memory.table import library_bytes, usable_bytes
 from trainwright.planner.plan.cluster import Planned
 
-SHARED_FROM = {"weights": 3, "gradients": 2, "optimizer": 1}
-"""The stage of ZeRO from which ranks share each (Rajbhandari et al., 2020)."""
 _CLASSES = {
     "weights": "as they are kept",
     "gradients": "that are there at the peak",
@@ -98,7 +104,7 @@ def _state(name: str) -> Callable[[Planned], Explanation]:
         if place.case.adapter is not None or planned.plan.parallel.offload != "none" or value == 0 or pages:
             return _kept_otherwise(place, name, value)
         each = getattr(state_bytes(place.case), {"weights": "weight", "gradients": "gradient"}.get(name, name))
-        stage, layouts = SHARED_FROM[name], place.case.layouts
+        stage, layouts = int(place.at(shared_from(place.case)[name])), place.case.layouts
         count = place.at(shared(place.case, from_stage=stage))
         share = value / (each * count)
         ranks = f"{place.at(layouts.dp_shard * layouts.cp):.0f} ranks"
@@ -202,7 +208,8 @@ def _communication(planned: Planned) -> Explanation:
     place = _Place(planned)
     gathered = place.at(moments_of(place.case, place.states)[place.moment].communication)
     buckets = place.at(bucket_bytes(place.case, place.states))
-    what = f"weights gathered {place.when}: embedding and head, and layers one after the other"
+    layers = "all layers" if place.case.gathers_once[0] else "layers one after the other"
+    what = f"weights gathered {place.when}: embedding and head, and {layers}"
     terms = (Term("g", gathered, "bytes", what), Term("b", buckets, "bytes", "buffers in which gradients are reduced"))
     return place.explained("communication", "buffers of collectives", "g + b", terms)
 

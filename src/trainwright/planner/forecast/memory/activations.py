@@ -206,7 +206,7 @@ def block_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
     if case.memory.kernels == "own":
         # Casts of weights are saved with each block; FSDP casts what it gathers, and frees it again.
         casts = case.element_bytes * block_matrix_parameters(case.model) / case.model.layers
-        gathered = casts * case.sharded if case.element_bytes < 4 else 0.0
+        gathered = casts * ((case.sharded > 0) | case.gathers_once) if case.element_bytes < 4 else 0.0
         return np.asarray(our_bytes(case).block - gathered / case.layouts.tp)
 
     def layer(kernels: Kernels) -> Numbers:

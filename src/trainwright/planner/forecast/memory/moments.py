@@ -213,17 +213,17 @@ def gathered_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
     and gradients whole, in fp32 (torch's FSDP2 does not reshard there). Offloaded weights are gathered alike.
 
     This trainer gathers the root in fp32, for the head adds up its gradient in it, and no layer is left at the loss; of
-    its layers' gradients see ``backward_bytes``.
+    its layers' gradients see ``backward_bytes``. Below ZeRO-3 all stays gathered.
     """
-    frozen, stages = case.adapter is not None, case.stages
-    own = case.memory.kernels == "own" and not frozen
-    gathers = (case.sharded > 0) | case.layouts.offloads_weights
+    frozen, stages, own, once = case.adapter is not None, case.stages, case.own, case.gathers_once
+    gathers = (case.sharded > 0) | once | case.layouts.offloads_weights
     root, layer = stages.tables * (4.0 if own else case.element_bytes), stages.layer * case.frozen_bytes
     gradient = 0.0 if frozen else 2.0 if reduces_in_half(case) else 4.0
-    whole = stages.total * (case.frozen_bytes + gradient) + (root - stages.tables * case.frozen_bytes if own else 0.0)
-    piped = case.layouts.pp > 1
-    at_loss = np.where(piped, whole, root if own else root + layer)
-    backward = np.where(piped, whole, root + layer * (2.0 if own or frozen else 3.0))
+    every = stages.total * case.frozen_bytes + (root - stages.tables * case.frozen_bytes if own else 0.0)
+    stays = [case.layouts.pp > 1, once]
+    at_loss = np.select(stays, [every + stages.total * gradient, every], root if own else root + layer)
+    further = root + layer * (2.0 if own or frozen else 3.0)
+    backward = np.select(stays, [every + stages.total * gradient, every], further)
     return np.where(gathers, at_loss, 0.0), np.where(gathers, backward, 0.0)
 
 
@@ -237,7 +237,9 @@ def backward_bytes(case: MemoryCase, step: Pass) -> tuple[Numbers, Numbers]:
     inside, gathered = step.inside + step.kept_again, gathered_bytes(case)[1]
     if case.memory.kernels != "own" or case.adapter is not None:
         return inside, gathered
-    stages, shards = case.stages, (case.sharded > 0) & (case.layouts.pp == 1)
+    stages, layouts = case.stages, case.layouts
+    at_once = case.gathers_once & ((layouts.zero_stage >= 2) | (layouts.micro_batches <= 1))
+    shards = ((case.sharded > 0) | at_once) & (layouts.pp == 1)
     head = shards * stages.has_head * (4.0 * case.model.vocabulary * case.model.width / case.layouts.tp)
     reduced, kept = shards * stages.layer * 4.0, alive_bytes(case, step)
     second = reduced > kept
@@ -278,7 +280,7 @@ def moments_of(case: MemoryCase, states: Kept, step: Pass | None = None) -> tupl
     moments = [
         Moment(earlier * states.gradients, step.saved, step.logits + lost, at_loss, beside),
         Moment(first * states.gradients, step.saved + within, step.kept_logits + lost, backward, inside),
-        Moment(states.gradients, alive, step.kept_logits, gathered, inside),
+        Moment(states.gradients, alive, step.kept_logits, gathered + _root_bytes(case, alive), inside),
         Moment(states.gradients, none, step.kept_logits, none, states.update),
     ]
     if case.memory.loads_whole and case.adapter is not None:
@@ -286,9 +288,20 @@ def moments_of(case: MemoryCase, states: Kept, step: Pass | None = None) -> tupl
     return tuple(moments)
 
 
+def _root_bytes(case: MemoryCase, alive: Numbers) -> Numbers:
+    """Returns the bytes [2, L] by which the root's reduction exceeds the last block that goes backward.
+
+    ZeRO-2 of this trainer reduces between micro batches, while all weights stay gathered: the gradients of embedding
+    and head, and the copy that is sent, in fp32. With ZeRO-3, and after the last micro batch, blocks are free by then.
+    """
+    layouts = case.layouts
+    between = case.gathers_once & (layouts.zero_stage >= 2) & (layouts.micro_batches > 1) & (layouts.pp == 1)
+    return np.where(between, np.maximum(0.0, 2 * 4.0 * case.stages.tables - alive), 0.0)
+
+
 def _whole_until_the_end(case: MemoryCase) -> NDArray[np.bool_]:
     """Returns True [L] where gradients are whole through all micro batches, and counted with what is gathered."""
-    found: NDArray[np.bool_] = (case.sharded > 0) & (case.layouts.pp > 1) & (case.memory.kernels == "own")
+    found: NDArray[np.bool_] = ((case.sharded > 0) | case.gathers_once) & (case.layouts.pp > 1) & case.own
     return found
 
 

@@ -82,10 +82,31 @@ class MemoryCase:
         return FROZEN_BYTES[self.adapter.frozen]
 
     @property
+    def own(self) -> bool:
+        """Returns whether this trainer trains all weights."""
+        return self.memory.kernels == "own" and self.adapter is None
+
+    @property
     def sharded(self) -> Numbers:
-        """Returns True [L] where weights are shared by more than one rank (ZeRO stage 3, FSDP)."""
-        ranks = self.layouts.dp_shard * self.layouts.cp
-        return np.where((self.layouts.zero_stage >= 3) & (ranks > 1), 1.0, 0.0)
+        """Returns True [L] where weights are shared by more than one rank (ZeRO stage 3, FSDP).
+
+        In a pipeline of this trainer's every stage of ZeRO keeps what stage 3 does.
+        """
+        layouts = self.layouts
+        stage = np.where(self.own & (layouts.pp > 1), 1, 3)
+        return np.where((layouts.zero_stage >= stage) & (layouts.dp_shard * layouts.cp > 1), 1.0, 0.0)
+
+    @property
+    def gathers_once(self) -> NDArray[np.bool_]:
+        """Returns True [L] where this trainer keeps what it gathered through a step: below ZeRO-3, and of replicas.
+
+        Each rank has the weights that it updates, and beside them all as they are computed with (``fully_shard`` with
+        ``reshard_after_forward=False``).
+        """
+        layouts = self.layouts
+        several = layouts.dp_replicate * layouts.dp_shard * layouts.cp > 1
+        found: NDArray[np.bool_] = several & (self.sharded == 0) & self.own
+        return found
 
     @property
     def widened(self) -> NDArray[np.bool_]:
@@ -182,14 +203,26 @@ def average_bytes(workload: Workload) -> float:
     return AVERAGE_BYTES if workload.average_every else 0.0
 
 
-def shared(case: MemoryCase, *, from_stage: int) -> Numbers:
+def shared_from(case: MemoryCase) -> dict[str, Numbers]:
+    """Returns the stages of ZeRO from which ranks share each (Rajbhandari et al., 2020, section 3).
+
+    In any stage this trainer keeps of weights what it updates (what it gathers is ``gathered_bytes``), and reduces
+    gradients of one micro batch, and of a pipeline's, before all are there.
+    """
+    layouts = case.layouts
+    stages = {"weights": 1, "gradients": np.where((layouts.micro_batches <= 1) | (layouts.pp > 1), 1, 2)}
+    found = stages if case.own else {"weights": 3, "gradients": 2}
+    return {name: np.asarray(stage) for name, stage in {**found, "optimizer": 1}.items()}
+
+
+def shared(case: MemoryCase, *, from_stage: int | Numbers) -> Numbers:
     """Returns the parameters that one rank keeps where ranks share them from ZeRO stage ``from_stage`` on.
 
     Context parallelism shares too; experts are shared by the ranks that hold the same ones.
     """
     layouts, stages = case.layouts, case.stages
     # The two ranks of a bidirectional pipeline that have the same stages update half of them each; DualPipeV has none.
-    twice = from_stage == 1 and case.memory.kernels != "own"
+    twice = case.memory.kernels != "own" and np.all(np.equal(from_stage, 1))
     ranks = layouts.dp_shard * layouts.cp * (stages_of_a_rank(layouts) if twice else 1.0)
     divides = layouts.zero_stage >= from_stage
     dense = stages.dense / np.where(divides, ranks, 1.0)
@@ -272,9 +305,9 @@ def _kept_anywhere(case: MemoryCase) -> Kept:
     if case.adapter is not None:
         return _kept_with_adapter(case)
     each, alive = state_bytes(case), gradients_alive(case)
-    states = shared(case, from_stage=1)
+    states, stages = shared(case, from_stage=1), shared_from(case)
     return Kept(
-        weights=each.weight * shared(case, from_stage=3),
+        weights=each.weight * shared(case, from_stage=stages["weights"]),
         gradients=gradient_bytes(case, each.gradient) * alive,
         optimizer=each.optimizer * states,
         update=each.update * states * alive + stack_bytes(case) + denominator_bytes(case, states),
@@ -282,11 +315,11 @@ def _kept_anywhere(case: MemoryCase) -> Kept:
 
 
 def gradient_bytes(case: MemoryCase, each: float) -> Numbers:
-    """Returns the bytes [2, L] of gradients of ``each`` bytes, that ranks share from ZeRO stage 2 on.
+    """Returns the bytes [2, L] of gradients of ``each`` bytes, as far as ranks share them.
 
     Where this trainer reduces them in bf16, whole ones are added up in that; what a rank updates with is fp32 again.
     """
-    whole = shared(case, from_stage=2)
+    whole = shared(case, from_stage=shared_from(case)["gradients"])
     if not reduces_in_half(case):
         return each * whole
     layouts = case.layouts

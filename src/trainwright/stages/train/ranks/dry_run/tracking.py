@@ -106,6 +106,7 @@ class TrackedStep(RankedStep):
     def loss(self, micro: Batch) -> Loss:
         """As ``TrainingStep.loss``."""
         self.tracker.reset_mod_stats()
+        _name_gradients(self.network, self.tracker, _FSDPRefType.SHARDED_GRAD)
         return super().loss(micro)
 
 
@@ -146,18 +147,20 @@ class _TrackedStage(Stage):
     def backward_one_chunk(self, *arguments: Any, **options: Any) -> None:
         """As ``Stage.backward_one_chunk``."""
         super().backward_one_chunk(*arguments, **options)
-        _name_gradients(self._tracked, self._tracker)
+        _name_gradients(self._tracked, self._tracker, _FSDPRefType.UNSHARDED_GRAD)
 
     def backward_weight_one_chunk(self, *arguments: Any, **options: Any) -> None:
         """As ``Stage.backward_weight_one_chunk``."""
         super().backward_weight_one_chunk(*arguments, **options)
-        _name_gradients(self._tracked, self._tracker)
+        _name_gradients(self._tracked, self._tracker, _FSDPRefType.UNSHARDED_GRAD)
 
 
-def _name_gradients(network: Network, tracker: MemTracker) -> None:
+def _name_gradients(network: Network, tracker: MemTracker, kind: _FSDPRefType) -> None:
     """Tells a tracker which tensors are whole gradients that wait for their reduction; it takes them for temporary."""
     for group in parameter_groups(network):
         for parameter in group.fsdp_params:
-            waiting = parameter.unsharded_accumulated_grad
-            if waiting is not None:
-                tracker._update_and_maybe_create_winfos(waiting, _FSDPRefType.UNSHARDED_GRAD)  # noqa: SLF001
+            # A gradient is added up apart where it is reduced in another dtype than its parameter's.
+            gathered = getattr(parameter, "_unsharded_param", None)
+            for waiting in (parameter.unsharded_accumulated_grad, None if gathered is None else gathered.grad):
+                if waiting is not None:
+                    tracker._update_and_maybe_create_winfos(waiting, kind)  # noqa: SLF001

@@ -162,7 +162,9 @@ def test_a_rank_of_shared_matrices_keeps_what_is_planned(sequence_parallel: bool
 @pytest.mark.parametrize(
     ("recompute", "micro_batch", "layout"),
     [(recompute, size, {"dp_shard": 8}) for recompute in ("none", "selective", "full") for size in (1, 4)]
-    + [("full", 4, {"tp": 2, "dp_shard": 4})],
+    + [("full", 4, {"tp": 2, "dp_shard": 4}), ("full", 4, {"dp_replicate": 4})]
+    + [("none", 1, {"dp_shard": 8, "zero_stage": stage}) for stage in (1, 2)]
+    + [("none", 4, {"dp_replicate": 2, "dp_shard": 2, "zero_stage": 1}), ("full", 4, {"cp": 2, "zero_stage": 1})],
 )
 def test_memory_is_that_of_torchs_tracker(recompute: str, micro_batch: int, layout: dict[str, int]) -> None:
     # Proportions of a model of 8B: tables of two blocks' size each, a sequence as wide as the feed-forward.
