@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from trainwright.planner.counts.parallel.dry_run import Sent
 from trainwright.planner.counts.parallel.stages import Place, place_of
 from trainwright.planner.counts.parallel.tensor import RankParameters, rank_parameters
+from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
 from trainwright.planner.counts.pieces import loss_rows
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, ReduceDtype
@@ -19,6 +20,8 @@ KEPT_BYTES = 4
 """Of a weight and of a gradient: both are fp32, and the root is gathered so too."""
 REDUCED_BYTES: Mapping[ReduceDtype, int] = {"fp32": KEPT_BYTES, "bf16": 2}
 """Of a gradient while data-parallel ranks add it up."""
+MOMENTUM_BYTES = 2
+"""Of a matrix's momentum, as Muon's ranks exchange it."""
 BEFORE, AFTER, NORM = 8, 4, 8
 """Bytes of what all ranks add up once a step: weight of the batch, summed loss, square of the gradient's norm."""
 
@@ -62,6 +65,8 @@ def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int, place: int = 
     if parallel.tp > 1:
         sent += _between_matrices(run, parallel, at, passes=passes)
         sent += _of_copies(run, parallel, own, owners=owners)
+    if run.workload.optimizer == "muon":
+        sent += _whole_matrices(run, parallel, at, shard if owners > 1 else "")
     return tuple(_joined(sent))
 
 
@@ -129,6 +134,24 @@ def _of_copies(run: RunSpec, parallel: ParallelPlan, own: RankParameters, *, own
     added = own.stream * parallel.sequence_parallel + own.copied * run.transformer.kv_heads
     if added:
         yield Sent(kind="all-reduce", axis="tp", count=1, size_bytes=KEPT_BYTES * added / owners)
+
+
+def _whole_matrices(run: RunSpec, parallel: ParallelPlan, at: Place, shard: str) -> Iterator[Sent]:
+    """Yields what Muon gathers once a step: every matrix of the blocks, in bf16, which its iteration rounds to.
+
+    First a rank's part of it from those that share that one along ``shard``, then all parts of ``tp`` ranks; of more
+    ranks than key heads some have the same part.
+    """
+    model, tp = run.transformer, parallel.tp
+    for matrix in matrices(model):
+        if matrix.part not in BLOCK_PARTS:
+            continue
+        heads = model.kv_heads if matrix.name in ("key", "value") else tp
+        count, whole = at.blocks * matrix.copies, MOMENTUM_BYTES * matrix.elements * max(1.0, tp / heads)
+        if shard:
+            yield Sent(kind="all-gather", axis=shard, count=count, size_bytes=count * whole / tp)
+        if tp > 1 and heads > 1:
+            yield Sent(kind="all-gather", axis="tp", count=count, size_bytes=count * whole)
 
 
 def _context(run: RunSpec, parallel: ParallelPlan, at: Place, passes: int) -> Iterator[Sent]:

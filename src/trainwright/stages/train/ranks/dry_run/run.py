@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.distributed._tools.mem_tracker import MemTracker
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainwright.core.errors import RecipeError
@@ -149,13 +150,17 @@ def _notes(recipe: Recipe, plan: Plan) -> tuple[str, ...]:
 
 @contextmanager
 def _member(parallel: ParallelPlan, place: int) -> Iterator[Mesh]:
-    """Joins a group as the first rank of a pipeline's place: others are not there, and nothing is sent to them."""
+    """Joins a group as the first rank of a pipeline's place: others are not there, and nothing is sent to them.
+
+    What torch remembers of one place's meshes it would take for the next one's: both are parts of one shape.
+    """
     rank = place * (parallel.ranks // parallel.pp)
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=parallel.ranks)
     try:
         yield mesh_of(parallel, "cpu")
     finally:
         dist.destroy_process_group()
+        _clear_sharding_prop_cache()
         gc.collect()
 
 

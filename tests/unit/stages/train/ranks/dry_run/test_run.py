@@ -119,6 +119,28 @@ def test_messages_are_those_of_the_plan(layout: dict[str, int], recompute: str) 
 
 
 @pytest.mark.parametrize(
+    ("layout", "heads"),
+    [
+        ({"dp_shard": 4}, {}),
+        ({"dp_replicate": 2, "dp_shard": 2, "zero_stage": 1}, {}),
+        ({"dp_replicate": 4}, {}),
+        ({"tp": 4}, {"kv_heads": 2}),
+        ({"tp": 2, "dp_shard": 2}, {"kv_heads": 1}),
+        ({"cp": 2, "dp_shard": 2}, {}),
+        ({"pp": 3, "dp_shard": 2}, {}),
+    ],
+    ids=str,
+)
+def test_muon_gathers_whole_matrices_as_planned(layout: dict[str, int], heads: dict[str, int]) -> None:
+    plain, run = (counted(layout, shape=heads, optimizer={"name": name}) for name in ("adamw", "muon"))
+    shared = {"dp_shard", "cp", "tp"} & layout.keys()
+    assert len(run.ranks) == layout.get("pp", 1)
+    for before, rank in zip(plain.ranks, run.ranks, strict=True):
+        assert by_kind(rank) == sorted((each.kind, each.axis, each.count, each.size_bytes) for each in rank.sent)
+        assert (messages(rank) != messages(before)) == bool(shared)
+
+
+@pytest.mark.parametrize(
     ("layout", "reduced"),
     [
         ({"dp_shard": 4, "zero_stage": 1}, ("reduce-scatter", "dp_shard", LAYERS + 1, 2 * ALL)),
