@@ -198,7 +198,7 @@ STAGES: Mapping[str, Stage] = {
         _stage(
             "plan",
             check="trainwright.stages.plan.check:problems",
-            version=12,
+            version=13,
             aside=("dataset",),
             identity=plan_identity,
             outside=_estimate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from trainwright.artifact.store import Artifact, open_artifact
 from trainwright.artifact.workspace import Workspace
@@ -28,6 +28,9 @@ from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.workload import resolve
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.layout import LayoutSection
+from trainwright.spec.sections.train import TrainExec
+from trainwright.spec.workload import ParallelPlan
 
 
 def training_of(
@@ -110,15 +113,17 @@ def plan_here(training: Step, *, root: Path, ledger: Ledger | None = None) -> Pl
     return plan
 
 
-def question_about(training: Step, *, on: str, root: Path, **options: Any) -> Question:
+def question_about(training: Step, *, on: str, root: Path, placed: bool = True, **options: Any) -> Question:
     """Returns the question what a training is like on a cluster.
 
-    What ``train.exec`` says is about this machine, and followed where the cluster is of such machines.
+    What ``train.exec`` says is about this machine, and followed where the cluster is of such machines; its layout is
+    followed on any cluster of as many devices as it has ranks.
 
     Args:
         training: one training (``training_of``).
         on: the cluster: ``8xh100-sxm``, ``4x1xhere``.
         root: the recipe's workspace.
+        placed: the cluster is where it is to run, not one of many that are tried.
         options: fields of the question, over the recipe's.
 
     Raises:
@@ -151,4 +156,19 @@ def question_about(training: Step, *, on: str, root: Path, **options: Any) -> Qu
         options["layout"] = layout | options.get("layout", {})
     else:
         fields["workload"] = resolve(recipe, facts, precision=fields["precision"] or "bf16")
-    return Question(on=on, **{**fields, **options})
+    question = Question(on=on, **{**fields, **options})
+    if not placed or "layout" in options or question.cluster().devices == 1:
+        return question
+    return replace(question, layout=question.layout | _laid_out(how, question.cluster().devices))
+
+
+def _laid_out(how: TrainExec, devices: int) -> FixedLayout:
+    """Returns the layout of a recipe where it has as many ranks as there are devices; else nothing is fixed."""
+    asked = how.layout.parallel() if isinstance(how.layout, LayoutSection) else ParallelPlan()
+    if asked.ranks != devices or asked.shares:
+        return FixedLayout()
+    names = LayoutSection.model_fields.keys() - {"shares"}
+    layout = cast("FixedLayout", {name: getattr(asked, name) for name in names})
+    if how.micro_batch != "auto":
+        layout["micro_batch"] = how.micro_batch
+    return layout

@@ -151,3 +151,22 @@ def test_what_is_wrong_anywhere_is_refused_and_what_only_this_machine_lacks_is_n
     assert training.recipe.train == gone.train and [type(each) for each in lacking] == [DataError]
     with pytest.raises(RecipeError, match="no such step"):
         training_of(asked(), root=tmp_path, step="tunde")
+
+
+def test_a_layout_is_followed_on_as_many_devices_as_it_has_ranks(asked, capsys, tmp_path):
+    asked()
+    fixed = ["train.exec.layout.dp_shard=2", "train.exec.layout.tp=2", "train.exec.layout.zero_stage=1"]
+    axes = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "zero_stage")
+    followed = printed(capsys, *fixed, "train.exec.micro_batch=1", "--on", "4xa100-80gb")["parallel"]
+    assert [followed[axis] for axis in axes] == [1, 2, 2, 1, 1, 1] and followed["micro_batch_sequences"] == 1
+    for elsewhere in (["--on", "2xa100-80gb"], ["--on", "4xa100-80gb", "--layout", "tp=1"]):
+        chosen = printed(capsys, *fixed, *elsewhere)["parallel"]
+        assert chosen["tp"] == 1
+    # Of many clusters that are tried none is the recipe's.
+    end = "document_masking: true"
+    (tmp_path / "laid out.yaml").write_text(RECIPE.replace(end, f"{end}, exec: {{layout: {{dp_shard: 2, tp: 2}}}}"))
+    tried = []
+    for name in ("laid out.yaml", "r.yaml"):
+        assert cli.main(["recommend", "--model", name, "--have", "4xa100-80gb", "--json"]) == 0
+        tried.append(json.loads(capsys.readouterr().out)["options"])
+    assert tried[0] == tried[1]

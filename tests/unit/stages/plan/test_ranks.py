@@ -11,8 +11,10 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.machine.nvidia import Gpu
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.plan.machine import this_machine
+from trainwright.spec.plan import Plan
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.sections.train import TrainExec
+from trainwright.spec.workload import ZeroStage
 from trainwright.stages.plan.ranks import BETWEEN_PROCESSORS, here_for, kept, on_ranks, ranks_of, threads_of
 from trainwright.stages.train.layout import check_executable
 from trainwright.testing.machine import fake_machine
@@ -80,12 +82,18 @@ def test_a_layout_that_cannot_run_says_why(tmp_path) -> None:
 
 def test_a_plan_of_several_ranks_is_laid_out_as_asked(tmp_path) -> None:
     recipe = planned_recipe(tmp_path)
-    how = recipe.train.exec.model_copy(update={"layout": LayoutSection(dp_shard=2, zero_stage=1)})
-    plan = plan_of(recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": how})}))
+
+    def sharing(stage: ZeroStage) -> Plan:
+        how = recipe.train.exec.model_copy(update={"layout": LayoutSection(dp_shard=2, zero_stage=stage)})
+        return plan_of(recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": how})}))
+
+    plan = sharing(1)
     assert (plan.parallel.dp_shard, plan.parallel.zero_stage, plan.cluster.devices) == (2, 1, 2)
     alone = plan_of(recipe)
     assert plan.estimate.memory.optimizer == pytest.approx(alone.estimate.memory.optimizer / 2)
-    assert plan.estimate.memory.weights == alone.estimate.memory.weights
+    # FSDP2 cuts the weights at every stage; what stays gathered below the third is communication.
+    assert plan.estimate.memory.weights == alone.estimate.memory.weights / 2
+    assert plan.estimate.memory.communication > sharing(3).estimate.memory.communication
 
 
 def test_what_a_recipe_fixes_is_kept_where_the_planner_chooses() -> None:
