@@ -7,7 +7,7 @@ products of the Newton-Schulz iteration are batched. On small matrices that take
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import torch
@@ -95,13 +95,20 @@ class Muon(Optimizer):
         """Returns what of each matrix's direction lies here, from its Nesterov momentum here."""
         return orthogonal(ahead)
 
+    def sharers(self, parameter: Tensor) -> tuple[int, Hashable]:
+        """Returns how many ranks a matrix's stack is dealt over, and which they are: this one alone."""
+        return 1, ()
+
     def _stacks(self, parameters: list[Tensor]) -> Iterator[list[Tensor]]:
-        """Yields parameters of one shape, or its transpose, together: as many as a stack may hold, at least one."""
-        by_shape: dict[tuple[int, ...], list[Tensor]] = {}
+        """Yields parameters of one shape, or its transpose, together that the same ranks share.
+
+        As many as keep each rank's stack within ``STACK_ELEMENTS``, but one for each of them.
+        """
+        alike: dict[tuple[tuple[int, ...], tuple[int, Hashable]], list[Tensor]] = {}
         for parameter in parameters:
-            by_shape.setdefault(tuple(sorted(self.shape(parameter))), []).append(parameter)
-        for shape, members in by_shape.items():
-            size = max(1, STACK_ELEMENTS // math.prod(shape))
+            alike.setdefault((tuple(sorted(self.shape(parameter))), self.sharers(parameter)), []).append(parameter)
+        for (shape, (ranks, _)), members in alike.items():
+            size = ranks * max(1, STACK_ELEMENTS // math.prod(shape))
             for start in range(0, len(members), size):
                 yield members[start : start + size]
 

@@ -1,23 +1,24 @@
-"""Muon over matrices that several ranks share: each keeps its part, and directions are found of whole matrices."""
+"""Muon over matrices that several ranks share: each keeps its part, and finds the directions of some whole matrices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, distribute_tensor
 
-from trainwright.model.muon import Muon, entry_dtype, orthogonal
+from trainwright.model.muon import Muon, entry_dtype, orthogonal, product_dtype
+from trainwright.model.optimizers.dealing import Deal, group_of_rows
+from trainwright.runtime.collectives import gathered
 from trainwright.runtime.cuts import cut_of, whole_shape
-from trainwright.runtime.norms import as_part_of
+from trainwright.runtime.norms import local
 
 
 class ShardedMuon(Muon):
-    """Muon whose momentum lies where its matrix does; matrices are gathered in the dtype of the iteration's entries.
+    """Muon whose momentum lies where its matrix does; whole matrices are dealt over the ranks that share them.
 
-    Rounding to that dtype is done element by element before the iteration in any case, so that gathering in it changes
-    no bit and sends half the bytes.
+    They are sent in the dtype of the iteration's entries: rounding to it is done element by element before the
+    iteration in any case, so that it changes no bit. Directions come back in the dtype of its products.
     """
 
     def shape(self, parameter: Tensor) -> torch.Size:
@@ -26,24 +27,54 @@ class ShardedMuon(Muon):
 
     def local(self, tensors: list[Tensor]) -> list[Tensor]:
         """Returns this rank's part of each tensor."""
-        return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
+        return [local(tensor) for tensor in tensors]
+
+    def sharers(self, parameter: Tensor) -> tuple[int, Hashable]:
+        """Returns how many ranks a matrix's stack is dealt over, and which they are."""
+        rows, cut = group_of_rows(parameter), cut_of(parameter)
+        of_rows = (1, "") if rows is None else (rows.size(), rows.group_name)
+        of_cuts = (1, "") if cut is None else (len(cut.parts), cut.group.group_name)
+        return of_rows[0] * of_cuts[0], (of_rows[1], of_cuts[1])
+
+    def _stacks(self, parameters: list[Tensor]) -> Iterator[list[Tensor]]:
+        """Yields as ``Muon``; where one stack's deal ends, the next one's begins."""
+        self._dealt = 0
+        for stack in super()._stacks(parameters):
+            yield stack
+            self._dealt += len(stack)
 
     def directions(self, stack: list[Tensor], ahead: Sequence[Tensor]) -> list[Tensor]:
         """Returns this rank's part of each direction; all ranks must ask for the same matrices."""
-        whole = [_whole(parameter, part) for parameter, part in zip(stack, ahead, strict=True)]
-        return [_part(parameter, found) for parameter, found in zip(stack, orthogonal(whole), strict=True)]
+        parts = [part.to(entry_dtype(part.dtype)) for part in ahead]
+        rows = group_of_rows(stack[0])
+        if rows is None:
+            return _along_cuts(stack, parts, first=self._dealt)
+        shapes = [(matrix.shape[0], matrix.shape[1]) for matrix in stack]
+        deal = Deal(group=rows, shapes=shapes, first=self._dealt % rows.size())
+        own = [stack[i] for i in deal.of(rows.rank())]
+        found = _along_cuts(own, deal.whole(parts), first=self._dealt // rows.size())
+        return deal.parts(found, like=parts[0].new_empty(0, dtype=product_dtype(parts[0])))
 
 
-def _whole(like: Tensor, part: Tensor) -> Tensor:
-    whole, cut = part.to(entry_dtype(part.dtype)), cut_of(like)
-    if isinstance(like, DTensor):
-        whole = as_part_of(like, whole, like.shape).full_tensor()
-    return whole if cut is None else cut.gather(whole)
+def _along_cuts(stack: Sequence[Tensor], parts: Sequence[Tensor], *, first: int) -> list[Tensor]:
+    """Returns what this rank along ``tp`` has of each direction, from what it has of each matrix.
 
-
-def _part(like: Tensor, whole: Tensor) -> Tensor:
-    cut = cut_of(like)
-    whole = whole if cut is None else cut.take(whole)
-    if not isinstance(like, DTensor):
-        return whole
-    return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None).to_local()
+    All gather each matrix, one of them finds its direction, and shows it to the others: rank ``first`` the first one's.
+    """
+    cuts = [cut for cut in map(cut_of, stack) if cut is not None]
+    if not cuts:
+        return orthogonal(parts) if parts else []
+    ranks = len(cuts[0].parts)
+    own: dict[int, Tensor] = {}
+    for place, (cut, part) in enumerate(zip(cuts, parts, strict=True)):
+        whole = cut.gather(part)
+        own |= {place: whole} if (first + place) % ranks == cut.rank else {}
+    found = dict(zip(own, orthogonal(list(own.values())), strict=True)) if own else {}
+    nothing = parts[0].new_zeros(cuts[0].whole, dtype=product_dtype(parts[0]))
+    shown: list[Tensor] = []
+    for turn in range(0, len(cuts), ranks):
+        mine = found.get(turn + (cuts[0].rank - first) % ranks, nothing)
+        lines = gathered(mine.reshape(-1), ranks, cuts[0].group.group_name).chunk(ranks)
+        places = range(turn, min(turn + ranks, len(cuts)))
+        shown += [cuts[place].take(lines[(first + place) % ranks].view(cuts[place].whole)) for place in places]
+    return shown

@@ -1,62 +1,35 @@
-"""Muon over shared matrices gives the bits of Muon over whole ones, where the one rank has all of each."""
+"""Muon over matrices that four ranks share gives the bits of Muon over whole ones, and each rank has its part to do."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
+import torch.multiprocessing as mp
 
-from trainwright.model.muon import Muon
-from trainwright.model.optimizers.sharded_muon import ShardedMuon
-from trainwright.runtime.cuts import Cut, mark
+from fixtures.muon_ranks import RANKS, SHAPES, main
 
-GROUP: Any = SimpleNamespace(group_name="ranks")
-SHAPES = [(8, 4), (4, 8), (6, 6), (8, 4)]
+WAYS = {"rows": 1, "rows, copied": 2, "cuts": 1, "rows of cuts": 1}
+"""And how many copies of the ranks that share a matrix there are."""
 
 
-def test_shared_matrices_move_as_whole_ones(tmp_path) -> None:
-    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
-    try:
-        mesh = init_device_mesh("cpu", (1,), mesh_dim_names=("dp_shard",))
-        torch.manual_seed(0)
-        whole = [nn.Parameter(torch.randn(shape)) for shape in SHAPES]
-        shared = [nn.Parameter(distribute_tensor(each.detach().clone(), mesh, [Shard(0)])) for each in whole]
-        settings = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
-        ours, truth = ShardedMuon(shared, **settings), Muon(whole, **settings)
-        for _ in range(3):
-            for one, other in zip(shared, whole, strict=True):
-                other.grad = torch.randn_like(other)
-                one.grad = distribute_tensor(other.grad.clone(), mesh, [Shard(0)])
-            ours.step()
-            truth.step()
-        for one, other in zip(shared, whole, strict=True):
-            assert torch.equal(one.full_tensor(), other)
-    finally:
-        dist.destroy_process_group()
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each rank saw."""
+    folder = tmp_path_factory.mktemp("muon")
+    mp.start_processes(main, args=(str(folder),), nprocs=RANKS, start_method="forkserver")
+    return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(RANKS)]
 
 
-@pytest.mark.parametrize(("shape", "dim"), [((8, 4), 0), ((8, 4), 1), ((4, 8), 0)])
-def test_parts_of_a_matrix_move_as_the_whole_one(monkeypatch: pytest.MonkeyPatch, shape, dim) -> None:
-    torch.manual_seed(0)
-    whole, gradient = nn.Parameter(torch.randn(shape)), torch.randn(shape)
-    momentum, half = 0.9, shape[dim] // 2
-    ahead = torch.lerp(gradient, (1 - momentum) * gradient, momentum)
-    monkeypatch.setattr(Cut, "gather", lambda cut, part: ahead.to(part.dtype))
-    parts = (range(half), range(half, shape[dim]))
-    cuts = [Cut(group=GROUP, rank=rank, whole=whole.shape, dim=dim, parts=parts) for rank in range(2)]
-    moved = []
-    for cut in cuts:
-        part = nn.Parameter(cut.take(whole.detach()))
-        part.grad = cut.take(gradient)
-        mark(part, cut)
-        ShardedMuon([part], lr=0.1, momentum=momentum, weight_decay=0.01).step()
-        moved.append(part.detach())
-    whole.grad = gradient
-    Muon([whole], lr=0.1, momentum=momentum, weight_decay=0.01).step()
-    assert torch.equal(torch.cat(moved, dim), whole)
+@pytest.mark.parametrize("way", WAYS)
+def test_shared_matrices_move_as_whole_ones(found, way) -> None:
+    assert [each[way]["differs"] for each in found] == [[False] * len(SHAPES)] * RANKS
+
+
+@pytest.mark.parametrize(("way", "copies"), WAYS.items())
+def test_each_rank_finds_directions_of_its_part_of_the_matrices(found, way, copies) -> None:
+    shares = [each[way]["found"] for each in found]
+    assert sum(shares) == copies * len(SHAPES)
+    assert max(shares) - min(shares) <= 1
