@@ -153,13 +153,13 @@ def question_about(training: Step, *, on: str, root: Path, placed: bool = True, 
         layout = FixedLayout(compile=True) if local.parallel.compile else FixedLayout()
         if how.micro_batch != "auto" and is_this_machine(on):
             layout["micro_batch"] = local.parallel.micro_batch_sequences
-        options["layout"] = layout | options.get("layout", {})
     else:
         fields["workload"] = resolve(recipe, facts, precision=fields["precision"] or "bf16")
+        layout = FixedLayout()
     question = Question(on=on, **{**fields, **options})
-    if not placed or "layout" in options or question.cluster().devices == 1:
-        return question
-    return replace(question, layout=question.layout | _laid_out(how, question.cluster().devices))
+    if placed and "layout" not in options and question.cluster().devices > 1:
+        layout |= _laid_out(how, question.cluster().devices)
+    return replace(question, layout=layout | question.layout)
 
 
 def _laid_out(how: TrainExec, devices: int) -> FixedLayout:

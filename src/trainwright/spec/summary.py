@@ -87,7 +87,7 @@ class TrainSummary:
         process_bytes: bytes of the process before the network was built; None in summaries of older versions.
         tokens_per_s: over training steps alone.
         flops_per_token: model FLOPs, forward and backward.
-        peak_flops_per_s: of the device in this precision; None where unknown.
+        peak_flops_per_s: of all devices in this precision; None where unknown.
         mfu: share of the peak; None where unknown.
         execution: how it was done.
         goodput: None in summaries of older versions.

@@ -11,7 +11,7 @@ from trainwright.hardware.catalogue.devices import find_device
 from trainwright.spec.convnet import transformer
 from trainwright.spec.device import DeviceKind, DeviceSpec
 from trainwright.spec.plan import Plan
-from trainwright.spec.workload import MASKED_KERNELS, KernelChoice
+from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, Recompute
 
 FLEX_KINDS: tuple[DeviceKind, ...] = ("cuda", "rocm", "xpu")
 """Kinds for which torch 2.11 to 2.13 has gradients of flex_attention; of a processor and of mps it refuses them."""
@@ -69,8 +69,16 @@ def _of_attention(plan: Plan, kernels: KernelChoice) -> Iterator[str]:
     yield from _of_flex(plan, name) if kernels.attention == "flex" else _of_flash3(plan, name)
     if transformer(plan.model).dropout.attention:
         yield f"{name}: it drops no weights; set model.dropout.attention=0, or attention=math"
-    if plan.workload.recompute == "selective":
-        yield f"{name}: its result is none that recompute=selective keeps; set recompute=none or full"
+    yield from of_recompute(kernels, plan.workload.recompute)
+
+
+def of_recompute(kernels: KernelChoice, recompute: Recompute) -> tuple[str, ...]:
+    """Returns why these kernels are not recomputed so, with the value that can be; empty where they are."""
+    if kernels.attention not in MASKED_KERNELS or recompute != "selective":
+        return ()
+    return (
+        f"attention={kernels.attention}: its result is none that recompute=selective keeps; set recompute=none or full",
+    )
 
 
 def _of_flex(plan: Plan, name: str) -> Iterator[str]:

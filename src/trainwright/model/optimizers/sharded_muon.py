@@ -51,9 +51,10 @@ class ShardedMuon(Muon):
             return _along_cuts(stack, parts, first=self._dealt)
         shapes = [(matrix.shape[0], matrix.shape[1]) for matrix in stack]
         deal = Deal(group=rows, shapes=shapes, first=self._dealt % rows.size())
-        own = [stack[i] for i in deal.of(rows.rank())]
-        found = _along_cuts(own, deal.whole(parts), first=self._dealt // rows.size())
-        return deal.parts(found, like=parts[0].new_empty(0, dtype=product_dtype(parts[0])))
+        own, like = [stack[i] for i in deal.of(rows.rank())], parts[0].new_empty(0, dtype=product_dtype(parts[0]))
+        whole = deal.whole(parts)
+        del parts  # as large as what was dealt
+        return deal.parts(_along_cuts(own, whole, first=self._dealt // rows.size()), like=like)
 
 
 def _along_cuts(stack: Sequence[Tensor], parts: Sequence[Tensor], *, first: int) -> list[Tensor]:

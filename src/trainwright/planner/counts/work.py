@@ -92,7 +92,9 @@ FALLBACK: Mapping[str, tuple[str, ...]] = {
 
 
 def usable_precision(device: DeviceSpec, asked: Precision | None, software: Stack) -> Precision:
-    """Returns the precision asked for, else the first that the software has and the device has a rate for.
+    """Returns the precision asked for, else the first that the software has and the device is not slower in than fp32.
+
+    Some processors emulate bf16, several times slower than fp32.
 
     Raises:
         RecipeError: the device has no known rate for it.
@@ -104,7 +106,8 @@ def usable_precision(device: DeviceSpec, asked: Precision | None, software: Stac
         expected = f"one of {rates}" if rates else "a device with published rates"
         what, names = "no {order} rate is known", " or ".join(order)
         raise RecipeError(what, field="precision", seen=device.name, expected=expected, order=names)
-    return known[0]
+    plain = peak_flops_per_s(device, "fp32") if "fp32" in known else 0.0
+    return next(precision for precision in known if peak_flops_per_s(device, precision) >= plain)
 
 
 def peak_flops_per_s(device: DeviceSpec, precision: Precision) -> float:

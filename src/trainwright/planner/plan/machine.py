@@ -256,6 +256,13 @@ def _rounded(value: float) -> float:
 
 _OF_COMPILER = (
     _assume("torch.compile: time between products left", COMPILED_REST, "x", "default", ONE_MACHINE, key="compiled"),
-    _assume("torch.compile: start-up", COMPILE_S, "s, and 1.5 s a layer", "default", ONE_MACHINE, key="compile_start"),
+    _assume(
+        "torch.compile: start-up",
+        COMPILE_S,
+        f"s, and {COMPILE_PER_LAYER_S} s a layer",
+        "default",
+        ONE_MACHINE,
+        key="compile_start",
+    ),
     _assume("torch.compile: memory", COMPILE_BYTES, "bytes", "default", ONE_MACHINE, key="compile_memory"),
 )

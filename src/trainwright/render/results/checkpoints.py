@@ -76,8 +76,8 @@ def show_differences(found: Sequence[TensorDifference], page: Page) -> None:
 def _at_a_glance(found: Sequence[TensorDifference]) -> str:
     kinds = Counter(each.kind for each in found)
     parts = [f"{kinds[kind]} {words}" for kind, words in KINDS.items() if kinds[kind]]
-    numbers = {each.name: each.max_abs for each in found if each.max_abs is not None}
+    numbers = {each.name: each.relative for each in found if each.relative is not None}
     # NaN, where a number is none, is the largest difference that there is.
     worst = max(numbers, key=lambda name: (isnan(numbers[name]), numbers[name]), default=None)
-    most = "" if worst is None else f"; the most in {worst}, by {numbers[worst]:.3g}"
+    most = "" if worst is None else f"; the most in {worst}, by {numbers[worst]:.3g} of its norm"
     return f"{counted(len(found), 'tensor')} {'differs' if len(found) == 1 else 'differ'}: {', '.join(parts)}{most}."

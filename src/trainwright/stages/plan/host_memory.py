@@ -21,18 +21,19 @@ def with_bus(here: Here, section: TrainSection) -> Here:
     """Returns the machine with its devices' bus to host memory, where the training sends something over it.
 
     Raises:
-        RecipeError: the training computes on a processor, whose memory is the host's; or its optimizer has no update
-            on the host.
+        RecipeError: the device's memory is the host's; or the training's optimizer has no update on the host.
     """
     layout = section.exec.layout
     updates = isinstance(layout, LayoutSection) and layout.offload == "optimizer"
     if not (section.activation_offload or updates):
         return here
     device, node = here.cluster.device, here.cluster.node
-    if device.kind == "cpu":
+    known = find_device(device.name)
+    bus = node.bus or (link(UNLISTED) if known is None else cluster(f"1x1x{known.name}").node.bus)
+    if device.kind == "cpu" or bus is None:
         key, least = ("exec.layout.offload", "none") if updates else ("activation_offload", "false")
         raise RecipeError(
-            "a processor has no memory beside the host's that {what} could leave",
+            "this device has no memory beside the host's that {what} could leave",
             where=f"train.{key}",
             seen=f"{'optimizer' if updates else 'true'} on {device.name}",
             fix=f"set train.{key}={least}" + ("" if updates else "; train.recompute=full keeps less"),
@@ -48,8 +49,6 @@ def with_bus(here: Here, section: TrainSection) -> Here:
         )
     if node.bus is not None:
         return here
-    known = find_device(device.name)
-    bus = link(UNLISTED) if known is None else cluster(f"1x1x{known.name}").node.bus
     text = "nobody has listed this device's" if known is None else "catalogue: nodes with this device"
-    note = Assumption("bus to host memory", UNLISTED if bus is None else bus.name, "", "default", text, key="bus")
+    note = Assumption("bus to host memory", bus.name, "", "default", text, key="bus")
     return replace(here, cluster=replace(here.cluster, node=replace(node, bus=bus)), rates=(*here.rates, note))

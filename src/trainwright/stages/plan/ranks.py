@@ -56,7 +56,7 @@ def threads_of(how: TrainExec, facts: MachineFacts, ranks: int) -> int | Literal
 
 
 def on_ranks(here: Here, ranks: int, nodes: int = 1) -> Here:
-    """Returns nodes of so many devices, all like this machine; of a processor each device has its part of the memory.
+    """Returns nodes of so many devices, all like this machine; of a processor each device has its part.
 
     Args:
         here: the machine as one device, with the threads of one process.
@@ -72,7 +72,9 @@ def on_ranks(here: Here, ranks: int, nodes: int = 1) -> Here:
         crowded = ranks * (here.threads or here.facts.cores) / here.facts.cores
         source = OnThreads(source=source, slower=crowded, doubt=crowded) if crowded > 1 else source
         visible = None if device.visible_bytes is None else device.visible_bytes // ranks
-        device = replace(device, memory_bytes=device.memory_bytes // ranks, visible_bytes=visible)
+        flops_per_s = {dtype: rate / ranks for dtype, rate in device.flops_per_s.items()}
+        memory_bytes = device.memory_bytes // ranks
+        device = replace(device, memory_bytes=memory_bytes, visible_bytes=visible, flops_per_s=flops_per_s)
         link = BETWEEN_PROCESSORS
     else:
         link = UNLISTED

@@ -31,6 +31,7 @@ ALSO: Mapping[str, tuple[object, ...]] = {"offload": ("optimizer",)}
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 OF_FLOAT8 = "trainwright.model.precision.refusals:refusals"
 OF_KERNELS = "trainwright.model.kernels.refusals:refusals"
+OF_RECOMPUTE = "trainwright.model.kernels.refusals:of_recompute"
 
 
 def refusals(
@@ -68,16 +69,23 @@ def refusals(
 
 def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[ParallelPlan, Recompute], tuple[str, ...]]:
     """Returns what says why a layout is not executed for a recipe; ``auto`` and ``fit_memory`` choose of the rest."""
+    kernels = recipe.train.exec.kernels
 
     def reasons(parallel: ParallelPlan, recompute: Recompute) -> tuple[str, ...]:
-        return refusals(
-            parallel,
-            recompute=recompute,
-            blocks=model.blocks,
-            family=model.family,
-            divides=recipe.task.kind.divides,
-            moments=recipe.train.optimizer.reduced_moments,
-            precision=work.precision,
+        of_kernels = (
+            load(OF_RECOMPUTE, kind="kernel")(kernels, recompute) if kernels.attention in MASKED_KERNELS else ()
+        )
+        return (
+            *of_kernels,
+            *refusals(
+                parallel,
+                recompute=recompute,
+                blocks=model.blocks,
+                family=model.family,
+                divides=recipe.task.kind.divides,
+                moments=recipe.train.optimizer.reduced_moments,
+                precision=work.precision,
+            ),
         )
 
     return reasons
@@ -96,7 +104,8 @@ def check_executable(plan: Plan, recipe: Recipe) -> None:
     reasons = refuses(recipe, model, work)(plan.parallel, work.recompute)
     kernels = recipe.train.exec.kernels
     if kernels.attention in MASKED_KERNELS or kernels.cuda_graphs:
-        reasons += tuple(each.reason for each in load(OF_KERNELS, kind="kernel")(plan, kernels))
+        others = (each.reason for each in load(OF_KERNELS, kind="kernel")(plan, kernels))
+        reasons = tuple(dict.fromkeys((*reasons, *others)))
     if reasons:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(reasons))
 

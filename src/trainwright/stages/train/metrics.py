@@ -58,7 +58,7 @@ class TrainingMetrics:
             steps: updates of the whole run.
             batch_tokens: tokens of one update.
             flops_per_token: model FLOPs of training on one token, forward and backward.
-            peak_flops_per_s: dense matmul rate of the device in the run's dtype; None where unknown: no MFU then.
+            peak_flops_per_s: dense matmul rate of all devices in the run's dtype; None where unknown: no MFU then.
             recent: losses of the last updates before these.
         """
         self._events, self._board = events, board

@@ -174,6 +174,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     if recipe.train.exec.fit_memory is not None:  # which the plan did, by what changes no result
         planned = plan.workload
         workload = replace(workload, recompute=planned.recompute, recompute_budget=planned.recompute_budget)
+    peak = plan.cluster.device.flops_per_s.get(precision)
     model = recipe.model_spec(vocabulary=dataset.vocabulary)
     others = plan_differences(plan, model, workload, recipe.unmeasured)
     if others:
@@ -198,7 +199,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         deterministic=here.deterministic,
         tf32=here.tf32,
         device=here.device,
-        peak_flops_per_s=plan.cluster.device.flops_per_s.get(precision),
+        peak_flops_per_s=None if peak is None else peak * plan.parallel.ranks,
     )
 
 

@@ -7,13 +7,25 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
-from trainwright.core.errors import HungUp, Interrupted, Terminated, Warned
+from trainwright.core.errors import HungUp, Interrupted, Terminated, TrainwrightError, Warned
 
 SIGNALS = {"SIGINT": Interrupted, "SIGTERM": Terminated, "SIGHUP": HungUp, "SIGUSR1": Warned}
 """The error of each signal that asks to stop; SIGUSR1 is what Slurm sends before a job's time is over (--signal)."""
 TIME_LIMIT = "its time limit"
 ERRORS = {**SIGNALS, TIME_LIMIT: Interrupted}
 """The error of whatever stops a training."""
+
+
+def stopped(by: str, step: int, steps: int, *, checkpoint: str) -> TrainwrightError:
+    """Returns the error of a training that was stopped by one of ``ERRORS`` after a step that is saved."""
+    return ERRORS[by](
+        "stopped by {signal} after step {step} of {steps}; saved in {checkpoint}",
+        fix="run the same command to go on from there",
+        signal=by,
+        step=step,
+        steps=steps,
+        checkpoint=checkpoint,
+    )
 
 
 class StopRequest:

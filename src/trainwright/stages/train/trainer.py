@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.step import Update
-from trainwright.stages.train.stop import ERRORS, TIME_LIMIT, StopRequest
+from trainwright.stages.train.stop import TIME_LIMIT, StopRequest, stopped
 from trainwright.stages.train.world import ALONE, World
 
 LIMIT = "trainwright.runtime.timing.time_limit:time_limit"
@@ -213,14 +213,14 @@ class Trainer:
     ) -> dict[str, Any] | None:
         settings, train, validation = self.settings, self.recipe.train, None
         saved_s, first = time.monotonic(), self.progress.step
+        saved = False
         for step, (update, share) in enumerate(self.updates(first, settings.steps), start=first):
             metrics.add(update)
             self.progress = replace(self.progress, step=step + 1)
             done = step + 1
             collect(done)
-            events.progress("train", done, total=settings.steps, unit="steps")
             asked = TIME_LIMIT if limit is not None and limit.over() else stop.requested
-            since_s, signal = self.world.agreed(time.monotonic() - saved_s, asked)
+            since_s, signal = self.world.agreed(time.monotonic() - saved_s, asked, saved=saved)
             decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
             if self._rolled_back(metrics, events, first, decided):
                 return None
@@ -231,27 +231,26 @@ class Trainer:
                 metrics.metric("train/goodput", self._goodput().share, step=done)
                 self.checkpoints.tell()
                 self.world.compare(done, times, metrics)
+            events.progress("train", done, total=settings.steps, unit="steps")
             measured: dict[str, float] = {}
             if decided.validate:
                 validation = self._validate(metrics, done)
                 measured = _finite(validation)
-            if decided.checkpoint or self.checkpoints.wanted(measured):
-                self._copy_bytes = self.checkpoints.copy_bytes
-                with self.clock.phase("checkpoint"):
-                    pending = self.checkpoints.save(replace(self.state(), metrics=measured))
-                    if decided.wait:
-                        pending.wait()
+            saved = decided.checkpoint or self.checkpoints.wanted(measured)
+            if saved:
+                self._save(decided, measured)
                 saved_s = time.monotonic()
-                if decided.stop is not None:
-                    raise ERRORS[decided.stop](
-                        "stopped by {signal} after step {step} of {steps}; saved in {checkpoint}",
-                        fix="run the same command to go on from there",
-                        signal=decided.stop,
-                        step=done,
-                        steps=settings.steps,
-                        checkpoint=pending.wait().name,
-                    )
         return validation
+
+    def _save(self, decided: Decisions, measured: Mapping[str, float]) -> None:
+        """Saves this step, with what was measured at it, and stops where that was decided."""
+        self._copy_bytes = self.checkpoints.copy_bytes
+        with self.clock.phase("checkpoint"):
+            pending = self.checkpoints.save(replace(self.state(), metrics=measured))
+            if decided.wait:
+                pending.wait()
+        if decided.stop is not None:
+            raise stopped(decided.stop, self.progress.step, self.settings.steps, checkpoint=pending.wait().name)
 
     def _rates(self, share: float) -> dict[str, float]:
         """Returns what an update was made with, by metric."""

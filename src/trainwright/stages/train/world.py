@@ -56,8 +56,14 @@ class World:
         """Returns a context in which compilation, and what ranks wait for each other, are phases of their own."""
         return load(COMPILATION, kind="clock")(clock) if compiled else nullcontext()
 
-    def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
-        """Returns what all processes act on: seconds since the last checkpoint, and a signal to stop, if any."""
+    def agreed(self, since_s: float, signal: str | None, *, saved: bool) -> tuple[float, str | None]:
+        """Returns what all processes act on: seconds since the last checkpoint, and a signal to stop, if any.
+
+        Args:
+            since_s: of this process.
+            signal: that this process was sent.
+            saved: the step before was saved, which is true of all processes or of none.
+        """
         return since_s, signal
 
     def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:

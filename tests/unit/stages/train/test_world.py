@@ -42,4 +42,4 @@ def test_one_process_hears_itself_and_measures_by_itself() -> None:
 
 def test_one_process_leads_and_agrees_with_itself() -> None:
     assert (ALONE.leads, ALONE.ranks, ALONE.rows(8)) == (True, 1, None)
-    assert ALONE.agreed(3.5, "SIGTERM") == (3.5, "SIGTERM")
+    assert ALONE.agreed(3.5, "SIGTERM", saved=True) == (3.5, "SIGTERM")

@@ -6,13 +6,15 @@ one more, the root: embedding, last norm and head.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from trainwright.planner.counts.parallel.dry_run import Sent
 from trainwright.planner.counts.parallel.stages import Place, place_of
 from trainwright.planner.counts.parallel.tensor import RankParameters, rank_parameters
 from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
-from trainwright.planner.counts.pieces import loss_rows
+from trainwright.planner.counts.pieces import STACK_ELEMENTS, loss_rows
+from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, ReduceDtype
 
@@ -137,21 +139,43 @@ def _of_copies(run: RunSpec, parallel: ParallelPlan, own: RankParameters, *, own
 
 
 def _whole_matrices(run: RunSpec, parallel: ParallelPlan, at: Place, shard: str) -> Iterator[Sent]:
-    """Yields what Muon gathers once a step: every matrix of the blocks, in bf16, which its iteration rounds to.
+    """Yields what deals whole matrices once a step over the ranks that share them, and brings Muon's directions back.
 
-    First a rank's part of it from those that share that one along ``shard``, then all parts of ``tp`` ranks; of more
-    ranks than key heads some have the same part.
+    As ``model.optimizers.sharded_muon`` does it, stack by stack: all ranks along ``shard`` with all others; along
+    ``tp`` each matrix is gathered, and in turns each rank shows a direction to the others. Directions are in what they
+    are multiplied in, fp32 on a processor; momentum is in the bf16 to which the iteration rounds.
     """
-    model, tp = run.transformer, parallel.tp
+    tp, owners = parallel.tp, parallel.dp_shard * parallel.cp if shard else 1
+    back, dealt = KEPT_BYTES if run.cluster.device.kind == "cpu" else MOMENTUM_BYTES, 0
+    for (elements, parts), count in _alike(run.transformer, tp).items():
+        left, most = at.blocks * count, owners * tp * max(1, STACK_ELEMENTS // elements)
+        while left:
+            stack = min(left, most)
+            own = len(range(-dealt % owners, stack, owners))
+            if shard:
+                # The larger of what is sent and what comes; the other way both change places.
+                size_bytes = (MOMENTUM_BYTES + back) * elements / parts * max(own, stack / owners)
+                yield Sent(kind="all-to-all", axis=shard, count=2, size_bytes=size_bytes)
+            if parts > 1:
+                size_bytes = MOMENTUM_BYTES * own * elements * tp / parts
+                yield Sent(kind="all-gather", axis="tp", count=own, size_bytes=size_bytes)
+            if tp > 1:
+                turns = -(-own // tp)
+                yield Sent(kind="all-gather", axis="tp", count=turns, size_bytes=back * turns * tp * elements)
+            dealt, left = dealt + stack, left - stack
+
+
+def _alike(model: ModelSpec, tp: int) -> Counter[tuple[int, int]]:
+    """Returns how many of a block's matrices are of each size, in elements and in different parts along ``tp``.
+
+    Of more ranks than key heads some have the same part.
+    """
+    sizes: Counter[tuple[int, int]] = Counter()
     for matrix in matrices(model):
-        if matrix.part not in BLOCK_PARTS:
-            continue
-        heads = model.kv_heads if matrix.name in ("key", "value") else tp
-        count, whole = at.blocks * matrix.copies, MOMENTUM_BYTES * matrix.elements * max(1.0, tp / heads)
-        if shard:
-            yield Sent(kind="all-gather", axis=shard, count=count, size_bytes=count * whole / tp)
-        if tp > 1 and heads > 1:
-            yield Sent(kind="all-gather", axis="tp", count=count, size_bytes=count * whole)
+        if matrix.part in BLOCK_PARTS:
+            parts = min(tp, model.kv_heads) if matrix.name in ("key", "value") else tp
+            sizes[matrix.elements, parts] += matrix.copies
+    return sizes
 
 
 def _context(run: RunSpec, parallel: ParallelPlan, at: Place, passes: int) -> Iterator[Sent]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import adapted, adapter_parameters
-from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import (
     AVERAGE_BYTES,
     MOMENT_BYTES,
@@ -24,7 +24,7 @@ from trainwright.planner.counts.parameters import (
 )
 from trainwright.planner.counts.pieces import STACK_ELEMENTS
 from trainwright.planner.counts.process import Process
-from trainwright.planner.counts.ranks import expert_tp, stages_of_a_rank
+from trainwright.planner.counts.ranks import expert_tp, owners, stages_of_a_rank
 from trainwright.planner.forecast.memory.stages import Stages, stages_of
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.model import FAMILIES, ModelSpec
@@ -346,16 +346,20 @@ def gradients_alive(case: MemoryCase) -> Numbers:
     return np.where(case.layouts.micro_batches > 1, 1.0, np.minimum(1.0, largest / stages.total))
 
 
-def stack_bytes(case: MemoryCase) -> float:
-    """Returns the bytes of one stack of equal shapes that our Muon works on: fp32, and three that it multiplies.
+def stack_bytes(case: MemoryCase) -> Values:
+    """Returns the bytes [L] of a rank's stack of equal shapes that our Muon works on: fp32, and three it multiplies.
 
-    Those are in bf16; on a processor in fp32, for many have no bf16 products (``model.muon.product_dtype``).
+    Stacks are dealt over the ranks that share them. What is multiplied is in bf16; on a processor in fp32, for many
+    have no bf16 products (``model.muon.product_dtype``).
     """
     if case.memory.kernels != "own" or case.workload.optimizer != "muon":
         return 0.0
     counts = Counter(rows * columns for rows, columns in block_matrices(case.model))
-    stacks = (max(size, min(STACK_ELEMENTS, case.model.layers * count * size)) for size, count in counts.items())
-    return (4.0 + 3 * (4.0 if case.device_kind == "cpu" else 2.0)) * max(stacks)
+    layers = case.model.layers / (owners(case.layouts) * case.layouts.tp)
+    largest = np.zeros(len(layers))
+    for size, count in counts.items():
+        largest = np.maximum(largest, np.maximum(size, np.minimum(STACK_ELEMENTS, layers * count * size)))
+    return (4.0 + 3 * (4.0 if case.device_kind == "cpu" else 2.0)) * largest
 
 
 def denominator_bytes(case: MemoryCase, states: Numbers) -> Numbers:

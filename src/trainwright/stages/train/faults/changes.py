@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.planner.counts.layouts import Layouts
+from trainwright.model.kernels.refusals import of_recompute
+from trainwright.planner.counts.layouts import RECOMPUTES, Layouts
 from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.plan import Plan
@@ -17,7 +18,6 @@ from trainwright.stages.train.layout import refusals
 
 ENOUGH = 0.75
 """Activations and logits of a change, over those now: less than this, or it would soon be out of memory again."""
-RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
 def cheapest_change(plan: Plan, kernels: KernelChoice) -> Change | None:
@@ -27,18 +27,16 @@ def cheapest_change(plan: Plan, kernels: KernelChoice) -> Change | None:
     if now is None:
         return None
     found = []
-    micro_batch = most
-    while micro_batch >= 1:
-        # What divides the present one divides whatever that divides: each rank's part of the batch.
-        for recompute in _recomputes(plan) if most % micro_batch == 0 else ():
+    # What divides the present one divides whatever that divides: each rank's part of the batch.
+    for micro_batch in (each for each in range(most, 0, -1) if most % each == 0):
+        for recompute in _recomputes(plan, kernels):
             there = _forecast(plan, kernels, micro_batch, recompute)
             if there is not None and there[1] <= ENOUGH * now[1]:
                 found.append(Change(micro_batch=micro_batch, recompute=recompute, slowdown=there[0] / now[0]))
-        micro_batch //= 2
     return min(found, key=lambda change: change.slowdown, default=None)
 
 
-def _recomputes(plan: Plan) -> tuple[Recompute, ...]:
+def _recomputes(plan: Plan, kernels: KernelChoice) -> tuple[Recompute, ...]:
     """Returns the recomputation of a plan, and what recomputes more and is executed with the rest of it."""
     work = plan.workload
     if plan.parallel.pp > 1:
@@ -49,6 +47,7 @@ def _recomputes(plan: Plan) -> tuple[Recompute, ...]:
         each
         for each in more
         if not (each == "selective" and work.activation_offload)
+        and not of_recompute(kernels, each)
         and not refusals(plan.parallel, recompute=each, precision=work.precision)
     )
 

@@ -16,16 +16,17 @@ class Agreement:
     def __init__(self) -> None:
         self._coming: tuple[torch.Tensor, dist.Work | None] | None = None
 
-    def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
+    def agreed(self, since_s: float, signal: str | None, *, saved: bool) -> tuple[float, str | None]:
         """Returns what all ranks said at the call before: the longest time, and the latest-listed signal.
 
-        Every rank calls it once a step; the first call hears nothing.
+        Every rank calls it once a step; the first call hears nothing. Times that were said before a checkpoint was
+        ``saved`` are of the interval that it ended, and count as none.
         """
-        heard = self._heard()
+        heard_s, heard = self._heard()
         # On the CPU whatever the device: reading it then waits for no kernel.
         wishes = torch.tensor([since_s, float(_SIGNALS.index(signal))], dtype=torch.float64)
         self._coming = wishes, dist.all_reduce(wishes, dist.ReduceOp.MAX, async_op=True)
-        return heard
+        return 0.0 if saved else heard_s, heard
 
     def _heard(self) -> tuple[float, str | None]:
         if self._coming is None:

@@ -78,9 +78,9 @@ class RankedWorld(World):
         with super().counted(network, clock, compiled=compiled), exchanges_counted(network, clock):
             yield
 
-    def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
+    def agreed(self, since_s: float, signal: str | None, *, saved: bool) -> tuple[float, str | None]:
         """Returns what all ranks wished one step ago."""
-        return self.agreement.agreed(since_s, signal)
+        return self.agreement.agreed(since_s, signal, saved=saved)
 
     def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:
         """Tells what the ranks said at the call before."""

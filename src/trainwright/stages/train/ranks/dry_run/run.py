@@ -51,6 +51,7 @@ from trainwright.stages.train.ranks.dry_run.tracking import (
     TrackedStep,
     by_class,
     forward_hooks_alone,
+    products_of,
     tracker_of,
 )
 from trainwright.stages.train.ranks.pipeline.schedules import passes as passes_of
@@ -187,7 +188,7 @@ def _names(asked: Question, place: int) -> tuple[str, ...]:
 def _of_a_rank(asked: Question, place: int) -> DryRank:
     """Returns what the first rank of a pipeline's place does, and all others of it alike."""
     parallel = asked.parallel
-    with _member(parallel, place) as mesh:
+    with _member(parallel, place) as mesh, products_of(asked.run.cluster.device.kind):
         try:
             shares, memory, sent = _step(asked, mesh)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:

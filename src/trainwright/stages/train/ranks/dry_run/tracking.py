@@ -14,11 +14,13 @@ from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker, _FSDPRefT
 from torch.distributed._tools.mem_tracker import MemTracker
 from torch.distributed.fsdp import FSDPModule
 
+from trainwright.model import muon
 from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Batch
 from trainwright.planner.counts.parallel.dry_run import CLASSES
 from trainwright.runtime.exchanges import parameter_groups
+from trainwright.spec.device import DeviceKind
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.pipeline.schedules import Stage
 from trainwright.stages.train.ranks.pipeline.step import MicroBatch, PipelinedStep
@@ -93,6 +95,18 @@ def forward_hooks_alone() -> Iterator[None]:
         yield
     finally:
         asked.register_multi_grad_hook = kept
+
+
+@contextmanager
+def products_of(kind: DeviceKind) -> Iterator[None]:
+    """Lets Muon multiply in what it would on a device of this kind, whatever this processor multiplies in."""
+    asked: Any = muon
+    kept = asked.native_bf16
+    asked.native_bf16 = lambda: kind != "cpu"
+    try:
+        yield
+    finally:
+        asked.native_bf16 = kept
 
 
 class TrackedStep(RankedStep):
