@@ -159,6 +159,10 @@ def test_a_layout_is_followed_on_as_many_devices_as_it_has_ranks(asked, capsys, 
     axes = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "zero_stage")
     followed = printed(capsys, *fixed, "train.exec.micro_batch=1", "--on", "4xa100-80gb")["parallel"]
     assert [followed[axis] for axis in axes] == [1, 2, 2, 1, 1, 1] and followed["micro_batch_sequences"] == 1
+    here = printed(
+        capsys, *fixed, "train.exec.micro_batch=1", "--on", "2x2xhere", "--scale-up", "pcie4", "--scale-out", "10Gb/s"
+    )
+    assert [here["parallel"][axis] for axis in axes] == [1, 2, 2, 1, 1, 1]
     for elsewhere in (["--on", "2xa100-80gb"], ["--on", "4xa100-80gb", "--layout", "tp=1"]):
         chosen = printed(capsys, *fixed, *elsewhere)["parallel"]
         assert chosen["tp"] == 1

@@ -12,6 +12,7 @@ from fixtures.planned_models import LLAMA
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.planner.counts.adapters import adapter_parameters
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
@@ -26,6 +27,7 @@ from trainwright.planner.counts.work import (
     product_shape,
     thin_heads,
     tile_share,
+    usable_precision,
 )
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
@@ -376,3 +378,10 @@ def test_attention_of_long_sequences_grows_with_their_square():
     assert long.attention_s[0] == pytest.approx(256 * short.attention_s[0])
     assert long.products_s[0] == pytest.approx(16 * short.products_s[0])
     assert long.traffic_s[0] == pytest.approx(16 * short.traffic_s[0])
+
+
+def test_a_precision_that_the_device_emulates_is_not_taken_by_itself():
+    emulates = replace(H100, flops_per_s={"fp32": 250e9, "bf16": 54e9})
+    assert usable_precision(emulates, None, read_stack("default")) == "fp32"
+    assert usable_precision(emulates, "bf16", read_stack("default")) == "bf16"
+    assert usable_precision(H100, None, read_stack("default")) == "bf16"

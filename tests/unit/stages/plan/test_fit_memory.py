@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.planned_recipe import plan_of, planned_recipe
+from fixtures.planned_recipe import on_a_gpu, plan_of, planned_recipe
 from trainwright.core.units import parse_bytes
 from trainwright.stages.plan.fit_memory import WAYS
 
@@ -72,3 +72,12 @@ def test_the_recipe_keeps_its_micro_batch_and_at_least_its_recomputation(planned
 def test_a_budget_beside_it_is_refused(planned):
     with pytest.raises(Exception, match=r"exec\.fit_memory chooses the recompute_budget"):
         planned("train.exec.fit_memory=1GiB", "train.recompute=full", "train.recompute_budget=0.5")
+
+
+@pytest.mark.parametrize("share", [0.95, 0.85, 0.6])
+def test_what_kernels_do_not_run_with_is_not_chosen(tmp_path, share):
+    flex = "train.exec.attention=flex"
+    need = on_a_gpu(tmp_path, flex).estimate.memory.total_bytes
+    plan = on_a_gpu(tmp_path, flex, f"train.exec.fit_memory={int(share * need)}")
+    assert plan.workload.recompute in ("none", "full"), "flex is not recomputed selectively"
+    assert plan.estimate.memory.total_bytes <= share * need

@@ -6,28 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.planned_recipe import plan_of, planned_recipe
+from fixtures.planned_recipe import LARGE, on_a_gpu, plan_of, planned_recipe
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.machine.nvidia import Gpu
-from trainwright.testing.machine import fake_facts, fake_machine
-
-GPU = Gpu(
-    name="NVIDIA H100 80GB HBM3",
-    memory_bytes=80 << 30,
-    memory_free_bytes=79 << 30,
-    driver="570.0",
-    cuda="12.8",
-    compute_capability="9.0",
-)
-LARGE = (
-    *("model.layers=24", "model.width=2048", "model.heads=16", "model.context_tokens=2048"),
-    *("train.sequence_tokens=2048", "train.batch_tokens=65536", "train.exec.micro_batch=8", "train.exec.compile=false"),
-)
-
-
-def on_a_gpu(tmp_path, *overrides):
-    machine = replace(fake_machine(), facts=replace(fake_facts(), gpus=(GPU,)), probes=None)
-    return plan_of(planned_recipe(tmp_path, *LARGE, *overrides), machine)
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.planner.plan.machine import this_machine
+from trainwright.stages.plan.host_memory import with_bus
+from trainwright.testing.machine import fake_machine
 
 
 def test_activations_leave_the_device_and_cross_its_bus(tmp_path):
@@ -43,6 +27,13 @@ def test_activations_leave_the_device_and_cross_its_bus(tmp_path):
 def test_a_processor_is_refused_with_what_helps(tmp_path):
     with pytest.raises(RecipeError, match=r"train\.activation_offload.*train\.recompute=full keeps less"):
         plan_of(planned_recipe(tmp_path, "train.activation_offload=true"))
+
+
+def test_a_device_that_shares_the_hosts_memory_is_refused_too(tmp_path):
+    recipe = planned_recipe(tmp_path, *LARGE)
+    sending = recipe.train.model_copy(update={"activation_offload": True})
+    with pytest.raises(RecipeError, match=r"no memory beside the host's .*seen true on m3-max"):
+        with_bus(replace(this_machine(fake_machine()), cluster=cluster("m3-max")), sending)
 
 
 def test_what_selective_recomputation_keeps_is_not_moved(tmp_path):
@@ -65,7 +56,7 @@ def test_the_optimizer_leaves_the_device_and_its_update_crosses_the_bus(tmp_path
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_host_cannot_update_on_itself_nor_by_muon(tmp_path, optimizer):
     layout = "train.exec.layout={offload: optimizer}"
-    with pytest.raises(RecipeError, match=r"processor has no memory .*set train\.exec\.layout\.offload=none"):
+    with pytest.raises(RecipeError, match=r"this device has no memory .*set train\.exec\.layout\.offload=none"):
         plan_of(planned_recipe(tmp_path, layout))
     if optimizer == "muon":
         with pytest.raises(RecipeError, match="only AdamW updates on the host"):

@@ -80,6 +80,13 @@ def test_a_layout_that_cannot_run_says_why(tmp_path) -> None:
         plan_of(asked)
 
 
+def test_processes_share_the_peak_of_a_processor() -> None:
+    machine = fake_machine()
+    alone, shared = this_machine(machine), here_for(TrainExec(layout=LayoutSection(dp_shard=2)), machine)
+    peaks = [each.cluster.devices * each.cluster.device.flops_per_s["fp32"] for each in (alone, shared)]
+    assert peaks[0] == peaks[1] > 0
+
+
 def test_a_plan_of_several_ranks_is_laid_out_as_asked(tmp_path) -> None:
     recipe = planned_recipe(tmp_path)
 

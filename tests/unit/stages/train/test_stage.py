@@ -167,7 +167,7 @@ def test_a_stop_signal_saves_the_step_under_way(make_recipe, inputs_for, tmp_pat
         def __exit__(self, *args) -> None: ...
 
         def __call__(self, event: Event) -> None:
-            if event.kind == "progress" and event.value == 3:
+            if event.kind == "progress" and event.value == 2:
                 self.requested = "SIGTERM"
 
     signal = Signal()

@@ -49,9 +49,10 @@ def test_a_device_without_rates_has_no_change(recipe, inputs_for) -> None:
 
 def test_a_change_is_one_that_the_trainer_executes(recipe, inputs_for) -> None:
     plan = plan_of(inputs_for(recipe))
-    assert _recomputes(plan) == ("none", "selective", "full")
-    work = replace(plan.workload, precision="fp8")
-    assert _recomputes(replace(plan, workload=work)) == ("none", "full"), "float8 and selective exclude each other"
+    assert _recomputes(plan, DEFAULT_KERNELS) == ("none", "selective", "full")
+    float8 = replace(plan, workload=replace(plan.workload, precision="fp8"))
+    assert _recomputes(float8, DEFAULT_KERNELS) == ("none", "full"), "float8 and selective exclude each other"
+    assert _recomputes(plan, replace(DEFAULT_KERNELS, attention="flex")) == ("none", "full"), "and so does flex"
 
 
 def asked_about(plan: Plan, monkeypatch) -> list[tuple[RunSpec, Layouts]]:
@@ -89,7 +90,7 @@ def test_the_rest_of_the_plan_stays(parallel, recipe, inputs_for, monkeypatch) -
             if field.name not in ("micro_batch", "recompute"):
                 assert getattr(layouts, field.name) == getattr(own, field.name)
         sizes.add(int(layouts.micro_batch[0]))
-    assert sizes == {6, 3, 1}
+    assert sizes == {6, 3, 2, 1}
 
 
 def test_saved_activations_that_go_to_the_host_are_not_kept_by_choice(recipe, inputs_for, monkeypatch) -> None:
