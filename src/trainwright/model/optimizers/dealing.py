@@ -61,18 +61,16 @@ class Deal:
 
     def of(self, rank: int) -> range:
         """Returns which matrices a rank is dealt."""
-        ranks = self.group.size()
-        return range((rank - self.first) % ranks, len(self.shapes), ranks)
+        return hand(rank, self.group.size(), first=self.first, matrices=len(self.shapes))
 
     @property
     def _ranks(self) -> range:
         return range(self.group.size())
 
     def _rows(self, matrix: int, rank: int) -> tuple[int, int]:
-        """Returns the shape of a rank's part: as many rows for each, and for the last that has any what is left."""
+        """Returns the shape of a rank's part."""
         rows, columns = self.shapes[matrix]
-        most = -(-rows // self.group.size())
-        return min(most, max(0, rows - rank * most)), columns
+        return rows_of(rank, self.group.size(), rows=rows), columns
 
     def _exchanged(
         self, sent: Sequence[Sequence[Tensor]], shapes: Sequence[Sequence[tuple[int, int]]], *, like: Tensor
@@ -86,6 +84,17 @@ class Deal:
             received, torch.cat(lines) if lines else like.new_empty(0), back, there, group=self.group
         )
         return [_in_shapes(line, each) for line, each in zip(received.split(back), shapes, strict=True)]
+
+
+def hand(rank: int, ranks: int, *, first: int, matrices: int) -> range:
+    """Returns which of some matrices a rank is dealt, of which rank ``first`` is dealt the first."""
+    return range((rank - first) % ranks, matrices, ranks)
+
+
+def rows_of(rank: int, ranks: int, *, rows: int) -> int:
+    """Returns how many rows a rank keeps: as many as the others, and the last that has any what is left (FSDP2)."""
+    most = -(-rows // ranks)
+    return min(most, max(0, rows - rank * most))
 
 
 def _in_shapes(line: Tensor, shapes: Sequence[tuple[int, int]]) -> list[Tensor]:

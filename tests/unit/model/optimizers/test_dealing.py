@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 import torch
 
-from trainwright.model.optimizers.dealing import Deal
-
-
-def deals(ranks: int, shapes: list[tuple[int, int]], first: int = 0) -> list[Deal]:
-    groups: list[Any] = [SimpleNamespace(size=lambda: ranks, rank=lambda rank=rank: rank) for rank in range(ranks)]
-    return [Deal(group=group, shapes=shapes, first=first) for group in groups]
+from trainwright.model.optimizers.dealing import hand, rows_of
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
@@ -21,8 +13,8 @@ def deals(ranks: int, shapes: list[tuple[int, int]], first: int = 0) -> list[Dea
 @pytest.mark.parametrize("matrices", [1, 2, 7])
 def test_every_matrix_is_dealt_once_and_evenly(ranks, first, matrices) -> None:
     first %= ranks
-    hands = [deal.of(deal.group.rank()) for deal in deals(ranks, [(4, 4)] * matrices, first)]
-    assert sorted(i for hand in hands for i in hand) == list(range(matrices))
+    hands = [hand(rank, ranks, first=first, matrices=matrices) for rank in range(ranks)]
+    assert sorted(i for each in hands for i in each) == list(range(matrices))
     assert max(map(len, hands)) - min(map(len, hands)) <= 1
     assert 0 in hands[first]
 
@@ -30,6 +22,5 @@ def test_every_matrix_is_dealt_once_and_evenly(ranks, first, matrices) -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 @pytest.mark.parametrize("rows", range(1, 12))
 def test_rows_lie_as_torch_cuts_them(ranks, rows) -> None:
-    (deal, *_) = deals(ranks, [(rows, 3)])
-    cut = [tuple(part.shape) for part in torch.zeros(rows, 3).chunk(ranks)]
-    assert [deal._rows(0, rank) for rank in range(ranks)] == cut + [(0, 3)] * (ranks - len(cut))
+    cut = [len(part) for part in torch.zeros(rows, 3).chunk(ranks)]
+    assert [rows_of(rank, ranks, rows=rows) for rank in range(ranks)] == cut + [0] * (ranks - len(cut))
