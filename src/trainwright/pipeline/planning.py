@@ -157,18 +157,23 @@ def question_about(training: Step, *, on: str, root: Path, placed: bool = True, 
         fields["workload"] = resolve(recipe, facts, precision=fields["precision"] or "bf16")
         layout = FixedLayout()
     question = Question(on=on, **{**fields, **options})
-    if placed and "layout" not in options and question.cluster().devices > 1:
-        layout |= _laid_out(how, question.cluster().devices)
+    if placed and "layout" not in options and _covers(how, question.cluster().devices):
+        layout |= asked_layout(how)
     return replace(question, layout=layout | question.layout)
 
 
-def _laid_out(how: TrainExec, devices: int) -> FixedLayout:
-    """Returns the layout of a recipe where it has as many ranks as there are devices; else nothing is fixed."""
+def _covers(how: TrainExec, devices: int) -> bool:
+    """Returns whether a recipe's layout is one of equal ranks, as many as there are devices."""
     asked = how.layout.parallel() if isinstance(how.layout, LayoutSection) else ParallelPlan()
-    if asked.ranks != devices or asked.shares:
-        return FixedLayout()
-    names = LayoutSection.model_fields.keys() - {"shares"}
-    layout = cast("FixedLayout", {name: getattr(asked, name) for name in names})
+    return devices == asked.ranks > 1 and not asked.shares
+
+
+def asked_layout(how: TrainExec) -> FixedLayout:
+    """Returns what a recipe fixes of its layout, its micro batch too."""
+    layout = FixedLayout()
+    if isinstance(how.layout, LayoutSection):
+        asked, names = how.layout.parallel(), LayoutSection.model_fields.keys() - {"shares"}
+        layout |= cast("FixedLayout", {name: getattr(asked, name) for name in names})
     if how.micro_batch != "auto":
         layout["micro_batch"] = how.micro_batch
     return layout

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import Step
-from trainwright.pipeline.planning import plan_here, question_about
-from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.pipeline.planning import asked_layout, plan_here, question_about
 from trainwright.planner.counts.parallel.dry_run import DryRun
 from trainwright.planner.evidence.finished import Ledger
 from trainwright.planner.plan.cluster import plan_run
@@ -45,16 +43,7 @@ def _plan_here(training: Step, *, root: Path) -> Plan:
 
 
 def _plan_on(training: Step, *, on: str, root: Path) -> Plan:
-    how = training.recipe.train.exec
-    layout = FixedLayout()
-    if isinstance(how.layout, LayoutSection):
-        parallel = how.layout.parallel()
-        axes = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep")
-        names = (*axes, "context", "zero_stage", "sequence_parallel", "virtual_stages", "schedule")
-        layout |= cast("FixedLayout", {name: getattr(parallel, name) for name in names})
-    if how.micro_batch != "auto":
-        layout["micro_batch"] = how.micro_batch
-    question = question_about(training, on=on, root=root, layout=layout)
+    question = question_about(training, on=on, root=root, layout=asked_layout(training.recipe.train.exec))
     if question.here is not None:
         raise RecipeError(
             "a dry run of this machine needs no --on", where="--on", seen=on, fix="leave it out, or name a device"

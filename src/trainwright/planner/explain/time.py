@@ -45,6 +45,7 @@ _SENT = {
     "pipeline sends": "p",
     "sharded weights and gradients": "s",
     "gradients once a step": "g",
+    "matrices of Muon's update": "m",
     COPIED: "a",
 }
 _FIT = "fit: benchmarks/fit_time.py"

@@ -31,6 +31,7 @@ SENT: Mapping[str, tuple[str, ...]] = {
     "pipeline sends": ("pipeline",),
     "sharded weights and gradients": ("gather", "scatter"),
     "gradients once a step": ("gradients",),
+    "matrices of Muon's update": ("matrices",),
 }
 """Kinds of communication, and which of ``exchange.KINDS`` are theirs."""
 COPIED = "activations to host memory and back"

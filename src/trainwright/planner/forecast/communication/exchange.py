@@ -17,7 +17,7 @@ from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import FROZEN_BYTES, adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
-from trainwright.planner.counts.ranks import expert_tp, fullest, rank_parameters, slowest_layers
+from trainwright.planner.counts.ranks import expert_tp, fullest, owners, rank_parameters, slowest_layers
 from trainwright.planner.forecast.communication.collectives import (
     Fabric,
     Group,
@@ -37,7 +37,7 @@ from trainwright.spec.stack import Dispatch
 from trainwright.spec.workload import Workload
 
 Collective = Callable[[Fabric, Values, Group], Numbers]
-KINDS = ("tensor", "context", "expert", "pipeline", "gather", "scatter", "gradients")
+KINDS = ("tensor", "context", "expert", "pipeline", "gather", "scatter", "gradients", "matrices")
 """Kinds of what is sent: ``Exchange`` has ``*_s`` and ``*_out_s`` of each."""
 
 
@@ -47,9 +47,9 @@ class Exchange:
 
     ``tensor_s``, ``context_s``, ``expert_s`` and ``pipeline_s`` belong to one micro batch's forward pass; ``gather_s``
     collects sharded weights for one pass (zero but for ZeRO-3), ``scatter_s`` reduces and shards gradients of one
-    micro batch (zero below ZeRO-2); ``gradients_s`` is what data parallelism exchanges once a step. Where devices share
-    the host's bus these are the seconds on the bus alone, and ``*_out_s`` those on the network alone, if the other
-    were no limit: only the first are longer for the sharing.
+    micro batch (zero below ZeRO-2); ``gradients_s`` is what data parallelism exchanges once a step, ``matrices_s`` what
+    Muon's ranks do in their update. Where devices share the host's bus these are the seconds on the bus alone, and
+    ``*_out_s`` those on the network alone, if the other were no limit: only the first are longer for the sharing.
     """
 
     tensor_s: Values = 0.0
@@ -59,6 +59,7 @@ class Exchange:
     gather_s: Numbers
     scatter_s: Numbers
     gradients_s: Numbers
+    matrices_s: Values = 0.0
     tensor_out_s: Values = 0.0
     context_out_s: Values = 0.0
     expert_out_s: Values = 0.0
@@ -66,6 +67,7 @@ class Exchange:
     gather_out_s: Values = 0.0
     scatter_out_s: Values = 0.0
     gradients_out_s: Values = 0.0
+    matrices_out_s: Values = 0.0
     overlapped: Values = 1.0
     """1 where gradients are exchanged as soon as a backward pass has made them, 0 where they wait for its end."""
     shards_overlapped: Values = 1.0
@@ -131,7 +133,25 @@ def _seconds(run: RunSpec, layouts: Layouts, fabric: Fabric) -> dict[str, Values
         "gather": gather_s,
         "scatter": scatter_s,
         "gradients": gradients_s,
+        "matrices": _matrices_s(run, layouts, fabric, groups),
     }
+
+
+def _matrices_s(run: RunSpec, layouts: Layouts, fabric: Fabric, groups: Placement) -> Numbers:
+    """Returns the seconds in which whole matrices are dealt over the ranks that share them, and directions come back.
+
+    As this project's Muon does it: between the ranks that have rows of a matrix all send to all; along ``tp`` its
+    owners gather it and show its direction. Entries are bf16, directions as they are multiplied, fp32 on a processor.
+    """
+    model, workload = run.transformer, run.workload
+    if workload.optimizer != "muon" or workload.adapter is not None:
+        return np.zeros(len(layouts))
+    there, back = 2.0, 4.0 if run.cluster.device.kind == "cpu" else 2.0
+    of_blocks = block_matrix_parameters(model) / total_parameters(model)
+    elements = of_blocks * sum(rank_parameters(model, layouts)) / owners(layouts)
+    dealt = sum(all_to_all_s(fabric, size * elements, groups.shard) for size in (there, back))
+    shown = sum(all_gather_s(fabric, size * elements * layouts.tp, groups.tp) for size in (there, back))
+    return np.where(owners(layouts) > 1, dealt, 0.0) + shown
 
 
 def _region_s(layouts: Layouts, fabric: Fabric, hidden_bytes: Numbers, group: Group) -> Numbers:

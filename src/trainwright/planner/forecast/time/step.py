@@ -36,13 +36,14 @@ class StepTable:
 def combine(kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposure) -> StepTable:
     """Returns the seconds of a step; the pipeline's bubble as if all stages were equal."""
     each, count = passes(kernels, sent, layouts, exposure), layouts.micro_batches
-    once = exposure.gradients * sent.met(exposure.link, exposure.bus_sharing).gradients_s
+    met = sent.met(exposure.link, exposure.bus_sharing)
+    once = exposure.gradients * met.gradients_s
     behind = exposure.overlap * sent.overlapped * each.backward
     return StepTable(
         forward=count * each.forward,
         backward=count * each.backward + (count - 1) * kernels.accumulate,
         host=count * each.host,
-        communicate=count * each.exposed + longer(once, behind) - behind,
+        communicate=count * each.exposed + longer(once, behind) - behind + met.matrices_s,
         update=kernels.update + 0.0 * count,
         idle=closed_form_s(layouts, each) * exposure.bubble,
     )

@@ -8,7 +8,9 @@ from statistics import median
 from trainwright.runtime.faults.beat import Arrivals
 
 LEAST = 40
-"""Collectives that are compared at a time."""
+"""Collectives that are compared at a time, or more."""
+LEAST_NS = 2 * 10**9
+"""In so much time, or more: of less the machine's other work decides."""
 LEAST_SHARE = 0.1
 """Of the time that passed: a rank that costs less than that is no straggler, however its ratio is."""
 
@@ -40,7 +42,7 @@ class Lag:
             self._passed_ns += max(came.values()) - self._last_ns
             self._last_ns = max(came.values())
             self._compared += 1
-        return self._judge() if self._compared >= LEAST else {}
+        return self._judge() if self._compared >= LEAST and self._passed_ns >= LEAST_NS else {}
 
     def _judge(self) -> dict[int, float]:
         own, found = self._own_ns, {}

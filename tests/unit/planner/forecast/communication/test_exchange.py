@@ -15,6 +15,7 @@ from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.forecast.communication import dispatch as dispatch_module
 from trainwright.planner.forecast.communication import exchange as module
 from trainwright.planner.forecast.communication.exchange import Exchange, exchange
+from trainwright.planner.forecast.communication.messages import messages
 from trainwright.spec.device import ClusterSpec, LinkSpec, NodeSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
@@ -268,3 +269,22 @@ def test_devices_without_a_link_cannot_talk():
     )
     with pytest.raises(RecipeError, match="no link between nodes"):
         sent(ParallelPlan(tp=2), on=two)
+
+
+# ----------------------------------------------------------------------------------------------------------------- Muon
+@pytest.mark.parametrize("plan", [{"dp_shard": 8}, {"tp": 8}, {"dp_shard": 4, "tp": 2}, {"dp_replicate": 8}], ids=str)
+def test_what_muon_sends_is_what_its_messages_hold(meter, monkeypatch, plan):
+    """The trainer's own messages are counted stack by stack, and held to a dry run."""
+    monkeypatch.setattr(module, "all_to_all_s", meter.share)
+    work, parallel = replace(WORK, optimizer="muon"), ParallelPlan(**plan)
+    assert sent(parallel).matrices_s == 0, "AdamW's ranks need no whole matrix"
+    run = RunSpec(model=LLAMA, workload=work, cluster=NODE, stack=read_stack("trainwright"))
+    axes = {axis: getattr(parallel, axis) for axis in ("dp_shard", "tp")}
+    told, plain = (messages(replace(run, workload=each), parallel, passes=1) for each in (work, WORK))
+    known = {(each.kind, each.axis): each.size_bytes for each in plain}
+    bytes_sent = sum(
+        (each.size_bytes - known.get((each.kind, each.axis), 0.0)) * (1 - 1 / axes[each.axis])
+        for each in told
+        if each.axis in axes
+    )
+    assert exchange(run, Layouts.of([parallel], ["none"], work)).matrices_s == pytest.approx(bytes_sent)

@@ -30,6 +30,13 @@ def test_equal_ranks_and_few_collectives_are_no_news() -> None:
     assert Lag(range(4), 2.0).add(arrivals([1, 1, 3, 1], LEAST // 2)) == {}
 
 
+def test_moments_are_too_short_to_tell() -> None:
+    short = [each / 100 for each in (1, 1, 3, 1)]
+    assert Lag(range(4), 2.0).add(arrivals(short, LEAST + 1)) == {}
+    (straggler,) = Lag(range(4), 2.0).add(arrivals(short, 3 * LEAST))
+    assert straggler == 2
+
+
 def test_what_is_said_twice_counts_once() -> None:
     lag, said = Lag(range(2), 2.0), arrivals([1, 5], LEAST // 2)
     assert not any(lag.add(said) for _ in range(5))
