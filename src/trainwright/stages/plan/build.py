@@ -110,7 +110,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     )
     scenario, plan = _within_memory(recipe, scenario, compiled=compiled)
     if not plan.estimate.fits:
-        plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario)))
+        plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario, plan.parallel)))
     prices, length = price_list(), deviation(recipe, facts)
     deterministic = how.is_deterministic(here.cluster.device.kind)
     return replace(
@@ -183,7 +183,8 @@ def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:
     device = here.cluster.device.kind
     if not accelerator(device).compiles_by_itself or here.facts.compiler is None or not here.facts.python_headers:
         return False
-    layouts = _layouts(run.workload, micro_batches(recipe, run.workload))
+    parallel = layout_of(recipe.train.exec, run) or ParallelPlan(dp_shard=run.cluster.devices)
+    layouts = _layouts(run.workload, micro_batches(recipe, run.workload, parallel), parallel)
     every = forecast(run, layouts, here.source)
     # A machine that was busy when it was measured counts at its fast end: a moment decides nothing for good.
     doubtful = here.probes is not None and here.probes.doubtful
@@ -264,8 +265,8 @@ def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
     return min(known, key=seconds)
 
 
-def _smallest_change(recipe: Recipe, scenario: Scenario) -> Rejected:
-    """Returns the first change, from the mildest on, that makes it fit."""
+def _smallest_change(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan) -> Rejected:
+    """Returns the first change, from the mildest on, that makes it fit in this layout and is executed."""
     section, run = recipe.train, scenario.run
     model, workload = run.transformer, run.workload
     full = replace(workload, recompute="full", recompute_budget=0.0)
@@ -286,6 +287,9 @@ def _smallest_change(recipe: Recipe, scenario: Scenario) -> Rejected:
         changes.append((f"model.layers={smaller.layers} train.recompute=full", smaller, full))
     for name, shape, work in changes:
         changed = replace(scenario, run=replace(run, model=shape, workload=work))
-        if planned(changed, best(changed, _layouts(work, [1]))).plan.estimate.fits:
+        problems = replace(parallel, micro_batch_sequences=1).problems(shape, work, run.cluster)
+        if problems or _refuses(recipe, changed.run)(parallel, work.recompute):
+            continue
+        if planned(changed, best(changed, _layouts(work, [1], parallel))).plan.estimate.fits:
             return Rejected(name="smallest change that fits", reason=name)
     return Rejected(name="smallest change that fits", reason="none: lower model.width, or use a larger device")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.planned_recipe import plan_of, planned_recipe
+from fixtures.planned_recipe import GPU, LARGE, plan_of, planned_recipe
 from trainwright.core.config.load import load
 from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.machine.record import Machine
@@ -115,6 +115,19 @@ def test_long_runs_are_compiled_only_on_devices_that_compile_by_themselves(plann
     assert plan.parallel.compile is compiled
 
 
+def test_a_run_that_many_devices_soon_end_is_not_compiled(tmp_path):
+    machine = replace(fake_machine(), facts=replace(fake_facts(), gpus=(GPU,) * 8), probes=None)
+    sizes = [each for each in LARGE if "compile" not in each] + [
+        "train.duration=1500 steps",
+        "train.exec.micro_batch=4",
+    ]
+    alone, many = (
+        plan_of(planned_recipe(tmp_path, *sizes, f"train.exec.layout.dp_shard={ranks}"), machine) for ranks in (1, 8)
+    )
+    assert alone.parallel.compile and not many.parallel.compile
+    assert many.estimate.seconds.mid < alone.estimate.seconds.mid / 4
+
+
 def test_a_machine_that_was_busy_is_compiled_for_by_its_fast_end(planned):
     quiet = fake_machine()
     busy = replace(quiet, probes=replace(quiet.probes, cpu_busy=0.85))
@@ -146,6 +159,14 @@ def test_the_change_it_names_does_fit(planned):
     machine = fake_machine(memory_bytes=370 << 20)
     advice = planned("train.exec.micro_batch=8", "model.width=256", machine=machine).rejected[-1].reason.split()
     assert planned("model.width=256", *advice, machine=machine).estimate.fits
+
+
+def test_the_change_it_names_fits_the_layout(planned):
+    shared = ("model.width=256", "train.exec.layout.dp_shard=2")
+    machine = fake_machine(memory_bytes=710 << 20)
+    advice = planned(*shared, "train.exec.micro_batch=4", machine=machine).rejected[-1].reason.split()
+    assert advice == ["train.exec.micro_batch=1"]
+    assert planned(*shared, *advice, machine=machine).estimate.fits
 
 
 def test_rented_devices_are_those_of_the_recipe(planned):

@@ -214,7 +214,7 @@ def facts_of(recipe: Recipe) -> dict[str, str]:
     for key, value in _flat("", written):
         if ".exec." not in key or key.startswith(("train.exec.layout", "train.exec.nodes")):
             facts[key] = json.dumps(value)
-    if recipe.train.optimizer.counted_as == "muon" and not torch.accelerator.is_available():
+    if recipe.train.optimizer.name == "muon" and not torch.accelerator.is_available():
         # It says what whole directions are computed in (``model.muon``), by each copy for itself.
         facts["processor for Muon"] = f"{'with' if native_bf16() else 'without'} bf16 products"
     return facts
