@@ -66,7 +66,8 @@ def test_diff_says_how_far_they_are(folder, capsys) -> None:
     (found,) = answer(capsys, "diff", first, second, code=1)["differences"]
     assert (found["name"], found["elements"], found["max_abs"]) == ("weight", 12, 0.5)
     assert main(["checkpoint", "diff", str(first), str(second)]) == 1
-    assert capsys.readouterr().out.startswith("1 tensor differs: 1 in values; the most in weight, by 0.5.")
+    share = "0.0722 of its norm"  # 0.5 √12 over √575
+    assert capsys.readouterr().out.startswith(f"1 tensor differs: 1 in values; the most in weight, by {share}.")
 
 
 def test_what_is_no_checkpoint_is_one_line(tmp_path, capsys) -> None:

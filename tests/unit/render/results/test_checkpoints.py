@@ -40,9 +40,9 @@ def test_each_difference_is_a_row() -> None:
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ([0.25], "1 tensor differs: 1 in values; the most in t0, by 0.25."),
-        ([0.25, 0.5, float("nan")], "3 tensors differ: 3 in values; the most in t2, by nan."),
-        ([0.5, 0.25, None], "3 tensors differ: 1 on one side alone, 2 in values; the most in t0, by 0.5."),
+        ([0.25], "1 tensor differs: 1 in values; the most in t0, by 0.25 of its norm."),
+        ([0.25, 0.5, float("nan")], "3 tensors differ: 3 in values; the most in t2, by nan of its norm."),
+        ([0.5, 0.25, None], "3 tensors differ: 1 on one side alone, 2 in values; the most in t0, by 0.5 of its norm."),
         ([None], "1 tensor differs: 1 on one side alone."),
     ],
 )
@@ -50,7 +50,7 @@ def test_the_first_line_says_what_differs_and_where_most(values, line) -> None:
     page = WrittenPage()
     kinds = ["missing" if value is None else "values" for value in values]
     found = [
-        TensorDifference(name=f"t{number}", kind=kind, max_abs=value)
+        TensorDifference(name=f"t{number}", kind=kind, max_abs=1.0 + number, relative=value)
         for number, (kind, value) in enumerate(zip(kinds, values, strict=True))
     ]
     show_differences(found, page)
