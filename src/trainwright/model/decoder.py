@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trainwright.model.cache import KVCache
     from trainwright.model.dropout import Draw, Dropouts
 
-CONTEXTS = "trainwright.model.recompute:contexts_of"
+SELECTIVE = "trainwright.model.recompute:options_of"
 DROPOUTS = "trainwright.model.dropout:Dropouts"
 MASKED = {"flex": "trainwright.model.kernels.flex:flex", "fa3": "trainwright.model.kernels.flash3:flash3"}
 """What makes a kernel that is told what tokens see, by its name (``MASKED_KERNELS``)."""
@@ -121,7 +121,7 @@ class Decoder(Network):
             raise ValueError("; ".join(problems))
         self.spec = spec
         self.compute_dtype = dtype
-        self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else None
+        self._selective = load(SELECTIVE, kind="recompute") if recompute == "selective" else None
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
         self.context_of: Callable[..., Context] | None = None
         self.masked_kernel_of: Callable[..., MaskedKernel] | None = None
@@ -202,7 +202,7 @@ class Decoder(Network):
             if block.recomputed and self.training:
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
                 # torch.compile takes no contexts that do nothing: where all is made again none are given.
-                kept = {} if self._contexts is None else {"context_fn": self._contexts(block)}
+                kept = {} if self._selective is None else self._selective(block)
                 x = again(block, x, rotary, mask, cache, draw, context=context, **kept)
             else:
                 x = block(x, rotary, mask, cache, draw, context=context)

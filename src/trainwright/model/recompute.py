@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from trainwright.model.layers import Linear
 
@@ -25,16 +25,19 @@ _ATTENTION = frozenset(
     }
 )
 
+_HOOKS = "respect_saved_tensors_hooks"
+_UNSEEN = {_HOOKS: False} if _HOOKS in signature(checkpoint).parameters else {}
 Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 
 
-def contexts_of(block: nn.Module) -> Callable[[], Contexts]:
-    """Returns what ``torch.utils.checkpoint`` takes as ``context_fn`` to keep a block's products alone.
+def options_of(block: nn.Module) -> dict[str, Any]:
+    """Returns what ``torch.utils.checkpoint`` takes to keep a block's products alone.
 
-    The result of the last product is added to the residual stream, and nothing that is computed again reads it.
+    What is kept is seen by no hook of saved tensors, which torch asks to be said since 2.14. The result of the last
+    product is added to the residual stream, and nothing that is computed again reads it.
     """
     products = sum(isinstance(module, Linear) for module in block.modules())
-    return partial(_contexts, products)
+    return {"context_fn": partial(_contexts, products), **_UNSEEN}
 
 
 def _contexts(products: int) -> Contexts:
