@@ -286,8 +286,8 @@ def recommend(
     )
     goals = Goals(budget_usd=bounds.pop("budget_usd", None), deadline_s=bounds.pop("deadline_s", None))
     fields, pool = read_fields(options | {"tokens": tokens}, OF_RUN), bounds.pop("have", ())
-    on = defaults_on(pool, fields)
-    question = _asked(model, on=on, step=step, workspace=workspace, fields=fields, placed=False)
+    on, fields = defaults_on(pool, fields), {"layout": {}, **fields}  # of many clusters none is a recipe's own
+    question = _asked(model, on=on, step=step, workspace=workspace, fields=fields)
     return ranked_ways(question, pool, goals=goals, **bounds)[1]
 
 
@@ -298,14 +298,13 @@ def _asked(
     step: str | None,
     workspace: str | Path | None,
     fields: Mapping[str, Any],
-    placed: bool = True,
 ) -> Question:
     """Returns the question about a training of a recipe, or about a model."""
     read_fields({"step": step}, {"step": text})
     if isinstance(what, Recipe):
         root = _root(workspace, what.name)
         training, _ = training_of(what, root=root, step=step, option="step=")
-        return question_about(training, on=on, root=root, placed=placed, **fields)
+        return question_about(training, on=on, root=root, **fields)
     if step is not None:
         raise TypeError("step= names a step of a recipe, and a model has none")
     return _question(what, on=on, **fields)

@@ -113,7 +113,7 @@ def plan_here(training: Step, *, root: Path, ledger: Ledger | None = None) -> Pl
     return plan
 
 
-def question_about(training: Step, *, on: str, root: Path, placed: bool = True, **options: Any) -> Question:
+def question_about(training: Step, *, on: str, root: Path, **options: Any) -> Question:
     """Returns the question what a training is like on a cluster.
 
     What ``train.exec`` says is about this machine, and followed where the cluster is of such machines; its layout is
@@ -123,8 +123,7 @@ def question_about(training: Step, *, on: str, root: Path, placed: bool = True, 
         training: one training (``training_of``).
         on: the cluster: ``8xh100-sxm``, ``4x1xhere``.
         root: the recipe's workspace.
-        placed: the cluster is where it is to run, not one of many that are tried.
-        options: fields of the question, over the recipe's.
+        options: fields of the question, over the recipe's; with a ``layout``, empty too, the recipe's is not followed.
 
     Raises:
         RecipeError: an impossible workload, or an option that a question has not.
@@ -157,7 +156,7 @@ def question_about(training: Step, *, on: str, root: Path, placed: bool = True, 
         fields["workload"] = resolve(recipe, facts, precision=fields["precision"] or "bf16")
         layout = FixedLayout()
     question = Question(on=on, **{**fields, **options})
-    if placed and "layout" not in options and _covers(how, question.cluster().devices):
+    if "layout" not in options and _covers(how, question.cluster().devices):
         layout |= asked_layout(how)
     return replace(question, layout=layout | question.layout)
 

@@ -240,7 +240,7 @@ def question_fields(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def asked_about(
-    args: argparse.Namespace, fields: Mapping[str, Any], *, on: str, inputs: Sequence[str] = (), placed: bool = True
+    args: argparse.Namespace, fields: Mapping[str, Any], *, on: str, inputs: Sequence[str] = ()
 ) -> Question:
     """Returns the question about the recipe among ``inputs`` or behind ``--model``, else about the model alone.
 
@@ -249,7 +249,6 @@ def asked_about(
         fields: of the question, over the recipe's.
         on: the cluster.
         inputs: recipe files and overrides, where the command takes them.
-        placed: the cluster is where it is to run, not one of many that are tried.
 
     Raises:
         RecipeError: no model, an unknown one (with near names), or one beside a recipe.
@@ -260,7 +259,7 @@ def asked_about(
 
     model, preset = args.model, vars(args).get("preset")
     if model is not None and Path(model).suffix in SUFFIXES:
-        return _about_recipe(args, fields, on=on, inputs=(model, *inputs), preset=preset, placed=placed)
+        return _about_recipe(args, fields, on=on, inputs=(model, *inputs), preset=preset)
     if inputs or preset is not None:
         if model is not None:
             for name in inputs:
@@ -268,7 +267,7 @@ def asked_about(
                     fix = "a value with a space in it stands in quotes; no recipe is needed beside --model"
                     raise RecipeError("no such recipe", seen=repr(name), fix=fix)
             raise RecipeError("a recipe has its model", where="--model", seen=model, fix="leave one of them out")
-        return _about_recipe(args, fields, on=on, inputs=inputs, preset=preset, placed=placed)
+        return _about_recipe(args, fields, on=on, inputs=inputs, preset=preset)
     if model is None:
         raise RecipeError("which model?", where="--model", fix="for example: --model llama3-70b, or give a recipe")
     refuse(args, ("step",), what="a step is of a recipe, and a model has none", fix="name a recipe: --model FILE.yaml")
@@ -277,13 +276,7 @@ def asked_about(
 
 
 def _about_recipe(
-    args: argparse.Namespace,
-    fields: Mapping[str, Any],
-    *,
-    on: str,
-    inputs: Sequence[str],
-    preset: str | None,
-    placed: bool,
+    args: argparse.Namespace, fields: Mapping[str, Any], *, on: str, inputs: Sequence[str], preset: str | None
 ) -> Question:
     from trainwright.pipeline.planning import question_about, training_of
 
@@ -292,7 +285,7 @@ def _about_recipe(
     root = workspace_of(args, name=recipe.name)
     with located(loaded):
         training, _ = training_of(recipe, root=root, step=args.step)
-        return question_about(training, on=on, root=root, placed=placed, **fields)
+        return question_about(training, on=on, root=root, **fields)
 
 
 def command_line(

@@ -75,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
     pool: Sequence[ClusterSpec] = bounds.pop("have", ())
     # The run is read and completed as ``plan`` does it, with a batch that divides over many ranks.
     fields = read_options(args, OF_RUN)
-    question = asked_about(args, fields, on=defaults_on(pool, fields), placed=False)
+    # Of many clusters none is a recipe's own, whose layout would be followed.
+    question = asked_about(args, {"layout": {}, **fields}, on=defaults_on(pool, fields))
     scenario, recommendation = ranked_ways(question, pool, goals=goals, **bounds)
     judged = _judged(scenario, pool)
     tight = _tight(scenario.run.workload, pool, bounds, recommendation)

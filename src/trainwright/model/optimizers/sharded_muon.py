@@ -69,12 +69,14 @@ def _along_cuts(stack: Sequence[Tensor], parts: Sequence[Tensor], *, first: int)
     own: dict[int, Tensor] = {}
     for place, (cut, part) in enumerate(zip(cuts, parts, strict=True)):
         whole = cut.gather(part)
-        own |= {place: whole} if (first + place) % ranks == cut.rank else {}
+        if (first + place) % ranks == cut.rank:
+            own[place] = whole
     found = dict(zip(own, orthogonal(list(own.values())), strict=True)) if own else {}
-    nothing = parts[0].new_zeros(cuts[0].whole, dtype=product_dtype(parts[0]))
     shown: list[Tensor] = []
     for turn in range(0, len(cuts), ranks):
-        mine = found.get(turn + (cuts[0].rank - first) % ranks, nothing)
+        mine = found.get(turn + (cuts[0].rank - first) % ranks)
+        if mine is None:  # the last turn is not everyone's
+            mine = parts[0].new_zeros(cuts[0].whole, dtype=product_dtype(parts[0]))
         lines = gathered(mine.reshape(-1), ranks, cuts[0].group.group_name).chunk(ranks)
         places = range(turn, min(turn + ranks, len(cuts)))
         shown += [cuts[place].take(lines[(first + place) % ranks].view(cuts[place].whole)) for place in places]

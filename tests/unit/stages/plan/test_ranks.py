@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.planned_recipe import plan_of, planned_recipe
+from fixtures.planned_recipe import GPU, plan_of, planned_recipe
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.machine.nvidia import Gpu
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.plan.machine import this_machine
 from trainwright.spec.plan import Plan
@@ -18,15 +17,6 @@ from trainwright.spec.workload import ZeroStage
 from trainwright.stages.plan.ranks import BETWEEN_PROCESSORS, here_for, kept, on_ranks, ranks_of, threads_of
 from trainwright.stages.train.layout import check_executable
 from trainwright.testing.machine import fake_machine
-
-GPU = Gpu(
-    name="NVIDIA H100 80GB HBM3",
-    memory_bytes=80 << 30,
-    memory_free_bytes=79 << 30,
-    compute_capability="9.0",
-    driver="570",
-    cuda="12.8",
-)
 
 
 def test_the_processors_are_divided_over_the_ranks() -> None:
