@@ -26,6 +26,7 @@ from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.workload import resolve
+from trainwright.spec.convnet import transformer
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.layout import LayoutSection
@@ -157,6 +158,8 @@ def question_about(training: Step, *, on: str, root: Path, **options: Any) -> Qu
         layout = FixedLayout()
     question = Question(on=on, **{**fields, **options})
     if "layout" not in options and _covers(how, question.cluster().devices):
+        if not options.keys() & {"batch_tokens", "sequence_tokens"}:  # of which the planner's own check is
+            _check(how, question)
         layout |= asked_layout(how)
     return replace(question, layout=layout | question.layout)
 
@@ -165,6 +168,22 @@ def _covers(how: TrainExec, devices: int) -> bool:
     """Returns whether a recipe's layout is one of equal ranks, as many as there are devices."""
     asked = how.layout.parallel() if isinstance(how.layout, LayoutSection) else ParallelPlan()
     return devices == asked.ranks > 1 and not asked.shares
+
+
+def _check(how: TrainExec, question: Question) -> None:
+    """Refuses a recipe's layout that cannot run on a cluster, by its key in the recipe."""
+    assert isinstance(how.layout, LayoutSection)
+    assert question.workload is not None
+    sequences = 1 if how.micro_batch == "auto" else how.micro_batch
+    asked = replace(how.layout.parallel(), micro_batch_sequences=sequences)
+    problems = asked.problems(transformer(question.model), question.workload, question.cluster())
+    if problems:
+        raise RecipeError(
+            "this layout cannot run: {reasons}",
+            where="train.exec.layout",
+            fix="plan another one: --layout auto",
+            reasons="; ".join(problems),
+        )
 
 
 def asked_layout(how: TrainExec) -> FixedLayout:

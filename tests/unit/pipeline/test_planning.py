@@ -174,3 +174,12 @@ def test_a_layout_is_followed_on_as_many_devices_as_it_has_ranks(asked, capsys, 
         assert cli.main(["recommend", "--model", name, "--have", "4xa100-80gb", "--json"]) == 0
         tried.append(json.loads(capsys.readouterr().out)["options"])
     assert tried[0] == tried[1]
+
+
+def test_a_layout_that_cannot_run_there_is_named_by_its_key(asked, capsys):
+    fixed = ["train.exec.layout.dp_shard=2", "train.exec.micro_batch=3", "--on", "2xa100-80gb"]
+    assert asked() and cli.main(["plan", "r.yaml", *fixed]) == 2
+    line = capsys.readouterr().err
+    assert "train.exec.layout: this layout cannot run" in line and "micro batches of 3" in line
+    assert "--layout auto" in line
+    assert cli.main(["plan", "r.yaml", *fixed, "--layout", "auto"]) == 0
