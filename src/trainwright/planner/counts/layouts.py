@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ Values = float | Numbers
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 Table = TypeVar("Table", bound="DataclassInstance")
+Key = TypeVar("Key", bound=str)
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe")
 OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all", "optimizer-nvme", "all-nvme", "frozen")
@@ -34,6 +35,12 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 ROUNDING = 1e-9
 """What a number of micro batches may be above a whole one by rounding."""
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
+MANY = 256
+"""Layouts from which on it is faster to look for equal ones than to count each."""
+FEW_VALUES = 40
+"""Of which a column's numbers can be its codes as they are."""
+MOST_CODES = 1 << 16
+"""Entries of a table of codes: half a megabyte, so that a processor's cache holds it."""
 
 
 class FixedLayout(TypedDict, total=False):
@@ -165,3 +172,47 @@ def taken(table: Table, places: NDArray[np.intp] | NDArray[np.bool_]) -> Table:
     return replace(
         table, **{name: value[places] for name, value in values.items() if isinstance(value, np.ndarray) and value.ndim}
     )
+
+
+def counted_once(
+    layouts: Layouts, columns: Sequence[NDArray[Any]], count: Callable[[Layouts], Mapping[Key, Values]]
+) -> dict[Key, Values]:
+    """Returns what ``count`` says of each layout [L]; it is asked once for all that have the same ``columns`` [L].
+
+    Thousands of layouts that a search compares have some hundred ways to divide a matrix. What ``count`` says must
+    follow from the columns, whole numbers from 0 on, alone.
+    """
+    if len(layouts) < MANY:
+        return dict(count(layouts))
+    places, back = _distinct(columns)
+    once = count(layouts.take(places))
+    return {name: each[back] if isinstance(each, np.ndarray) and each.ndim else each for name, each in once.items()}
+
+
+def _distinct(columns: Sequence[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Returns a place of each distinct row of the columns, and for each row which of these is its like.
+
+    Without sorting, which takes longer than all the counts of some layouts: a row's code is its place in a table.
+    """
+    codes, size = np.zeros(len(columns[0]), dtype=np.intp), 1
+    for column in columns:
+        if (column == column[0]).all():
+            continue
+        values, kinds = column.astype(np.intp), int(column.max()) + 1
+        if kinds > FEW_VALUES:
+            values, kinds = _coded(values)
+        if size * kinds > MOST_CODES:
+            codes, size = _coded(codes)
+        codes *= kinds
+        codes += values
+        size *= kinds
+    back, kinds = _coded(codes)
+    places = np.empty(kinds, dtype=np.intp)
+    places[back] = np.arange(len(back))
+    return places, back
+
+
+def _coded(values: NDArray[np.intp]) -> tuple[NDArray[np.intp], int]:
+    """Returns the rank of each value among all that there are, and how many these are."""
+    there = np.bincount(values) > 0
+    return (np.cumsum(there) - 1)[values], int(there.sum())

@@ -1,10 +1,11 @@
-"""What an update moves: AdamW's operation by operation where it is not one kernel, and an average of the weights."""
+"""What an update moves and computes: AdamW operation by operation where it is not one kernel, an average, Muon."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from trainwright.planner.counts.adapters import adapter_parameters
+from trainwright.planner.counts.flops import muon_flops
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parameters import (
     AVERAGE_BYTES,
@@ -13,7 +14,7 @@ from trainwright.planner.counts.parameters import (
     moments_per_parameter,
     total_parameters,
 )
-from trainwright.planner.counts.ranks import owned_parameters
+from trainwright.planner.counts.ranks import dealt, owned_parameters
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, Workload
 
@@ -76,3 +77,10 @@ def update_bytes(
     more = unfused_bytes(model, workload, layouts, chosen, written_bytes)
     more = more + averaging_bytes(model, workload, layouts)
     return np.asarray(each * owned_parameters(model, layouts) + more)
+
+
+def orthogonal_flops(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Returns the operations of Muon's iterations on one rank (``flops.muon_flops``; Jordan et al., 2024)."""
+    if workload.optimizer != "muon" or workload.adapter is not None:
+        return np.zeros(len(layouts))
+    return dealt(model, layouts, muon_flops)

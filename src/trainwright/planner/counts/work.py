@@ -9,7 +9,8 @@ Legend: n tokens of a micro batch on a rank, D width, T sequence, F feed-forward
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -24,23 +25,17 @@ from trainwright.planner.counts.adapters import (
     factor_flops,
 )
 from trainwright.planner.counts.between import bias_elements, block_elements, expert_kernels, kernels
-from trainwright.planner.counts.flops import count_flops, muon_flops
-from trainwright.planner.counts.layouts import Layouts, Numbers, Values
-from trainwright.planner.counts.parameters import (
-    BLOCK_PARTS,
-    Matrix,
-    matrices,
-    wide_matrices,
-)
+from trainwright.planner.counts.flops import count_flops
+from trainwright.planner.counts.layouts import Layouts, Numbers, Values, counted_once
+from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, wide_matrices
 from trainwright.planner.counts.ranks import (
     expert_tp,
     fullest,
     lighter_ends,
-    owners,
     rank_parameters,
     slowest_layers,
 )
-from trainwright.planner.counts.unfused import FUSED_BYTES, update_bytes
+from trainwright.planner.counts.unfused import FUSED_BYTES, orthogonal_flops, update_bytes
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
@@ -232,43 +227,82 @@ def forward_work(
     """
     peak = _known_peak(device, workload.precision)
     half_peak = peak_flops_per_s(device, "bf16" if workload.precision in ("fp8", "nvfp4") else workload.precision)
-    odd_heads = model.head_size % HEAD_ELEMENTS > 0 and not workload.fused_attention
-    head_peak = device.flops_per_s.get("fp32") or half_peak if odd_heads else half_peak
-    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
-    layers = slowest_layers(model, layouts)
-    shares = _products(model, workload, layouts, device, chosen.pad_vocabulary)
-    flops = count_flops(model, sequences=1, sequence_tokens=workload.sequence_tokens)
-    attention = flops.attention - (flops.hidden if workload.fused_attention else 0)
-    pairs = layouts.micro_batch / layouts.tp / layouts.cp * layers / model.blocks
-    # Kernels of GPUs have to fill many processors with few tiles; a processor's cores work on small ones.
-    short = attention * pairs / workload.sequence_tokens * (workload.fused_attention and device.kind != "cpu")
-    logits = tokens * (model.vocabulary if model.makes_logits else model.classes) / layouts.tp
-    lighter, ends = lighter_ends(model, layouts)
+
+    def passes(some: Layouts) -> dict[str, Values]:
+        sums = _products(model, workload, some, device, chosen.pad_vocabulary)
+        return {
+            **_rated(sums, device, peak, half_peak),
+            **_attention(model, workload, some, device, half_peak),
+            **_between(model, workload, some, device, eager=eager, adapter_moves=adapter_moves),
+            **_of_rank(model, workload, some, device, eager=eager),
+        }
+
+    counted: dict[str, Any] = counted_once(layouts, _dividing(model, layouts), passes)
     return Work(
-        tokens=tokens,
-        layers=layers,
-        products_s=shares["flops"] / peak,
-        unaligned_s=shares["unaligned"] / peak,
-        head_s=shares["head"] / half_peak,
-        busy=shares["flops"] / np.maximum(shares["busy"], 1.0),
-        operands_s=shares["bytes"] / device.bytes_per_s,
-        attention_s=attention * pairs / head_peak,
-        thin_heads=thin_heads(model, workload, device, head_peak),
-        short_s=short / head_peak,
-        **_between(model, workload, layouts, device, eager=eager, adapter_moves=adapter_moves),
-        loss_s=4.0 * (1 + model.further_layers) * logits / device.bytes_per_s,
-        lighter=lighter,
-        lighter_ends=ends,
+        **counted,
         casts_s=_cast_parameters(model, workload, layouts) / device.bytes_per_s,
-        kernels=layers * _launched(model, workload, layouts, eager=eager),
-        expert_layers=layers * model.moe_layers / model.blocks,
         backward_products=1.0 if workload.adapter else 2.0,
-        dequantised_s=dequantised_bytes(model, workload, layouts) / device.bytes_per_s,
         changed_s=change_bytes(model, workload) / device.bytes_per_s,
         compiled=layouts.compile,
         update_s=update_bytes(model, workload, layouts, chosen, written_bytes) / device.bytes_per_s,
         orthogonal_s=orthogonal_flops(model, workload, layouts) / half_peak,
     )
+
+
+def _dividing(model: ModelSpec, layouts: Layouts) -> list[Numbers]:
+    """Returns the columns of layouts that say what a micro batch's passes compute and move."""
+    names = ("tp", "pp", "cp", "ep", "micro_batch", "virtual_stages", "sequence_parallel", "compile")
+    experts = [] if model.experts is None else [expert_tp(model, layouts)]
+    return [*(getattr(layouts, name) for name in names), *experts]
+
+
+def _rated(sums: Mapping[str, Numbers], device: DeviceSpec, peak: float, half_peak: float) -> dict[str, Values]:
+    """Returns the seconds of all products by the sums of ``_products``."""
+    return {
+        "products_s": sums["flops"] / peak,
+        "unaligned_s": sums["unaligned"] / peak,
+        "head_s": sums["head"] / half_peak,
+        "busy": sums["flops"] / np.maximum(sums["busy"], 1.0),
+        "operands_s": sums["bytes"] / device.bytes_per_s,
+    }
+
+
+def _attention(
+    model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, half_peak: float
+) -> dict[str, Values]:
+    """Returns the seconds of a micro batch's attention, and how much longer they are with its heads."""
+    odd_heads = model.head_size % HEAD_ELEMENTS > 0 and not workload.fused_attention
+    peak = device.flops_per_s.get("fp32") or half_peak if odd_heads else half_peak
+    flops = count_flops(model, sequences=1, sequence_tokens=workload.sequence_tokens)
+    attention = flops.attention - (flops.hidden if workload.fused_attention else 0)
+    pairs = layouts.micro_batch / layouts.tp / layouts.cp * slowest_layers(model, layouts) / model.blocks
+    # Kernels of GPUs have to fill many processors with few tiles; a processor's cores work on small ones.
+    short = attention * pairs / workload.sequence_tokens * (workload.fused_attention and device.kind != "cpu")
+    return {
+        "attention_s": attention * pairs / peak,
+        "thin_heads": thin_heads(model, workload, device, peak),
+        "short_s": short / peak,
+    }
+
+
+def _of_rank(
+    model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, *, eager: bool
+) -> dict[str, Values]:
+    """Returns what a rank has of tokens and layers, its launches, and the seconds of loss and weights in fewer bits."""
+    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
+    layers = slowest_layers(model, layouts)
+    lighter, ends = lighter_ends(model, layouts)
+    logits = tokens * (model.vocabulary if model.makes_logits else model.classes) / layouts.tp
+    return {
+        "tokens": tokens,
+        "layers": layers,
+        "loss_s": 4.0 * (1 + model.further_layers) * logits / device.bytes_per_s,
+        "lighter": lighter,
+        "lighter_ends": ends,
+        "kernels": layers * _launched(model, workload, layouts, eager=eager),
+        "expert_layers": layers * model.moe_layers / model.blocks,
+        "dequantised_s": dequantised_bytes(model, workload, layouts) / device.bytes_per_s,
+    }
 
 
 def _between(
@@ -279,7 +313,7 @@ def _between(
     *,
     eager: bool,
     adapter_moves: AdapterMoves,
-) -> dict[str, Numbers]:
+) -> dict[str, Values]:
     """Returns the seconds of moving what lies between a micro batch's products, scores, dropout and adapters too."""
     layers = slowest_layers(model, layouts)
     each_s = workload.element_bytes * layers / device.bytes_per_s
@@ -358,29 +392,3 @@ def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> 
         return np.zeros(len(layouts))
     sharded = (layouts.zero_stage == 3) & (layouts.dp_shard * layouts.cp > 1)
     return np.where(sharded, 0.0, sum(rank_parameters(model, layouts)))
-
-
-def orthogonal_flops(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
-    """Returns the operations of Muon's iterations on one rank (``flops.muon_flops``; Jordan et al., 2024)."""
-    if workload.optimizer != "muon" or workload.adapter is not None:
-        return np.zeros(len(layouts))
-    return dealt(model, layouts, muon_flops)
-
-
-def dealt(model: ModelSpec, layouts: Layouts, cost: Callable[[int, int], float]) -> Numbers:
-    """Returns one rank's part [L] of what Muon does to every one of the blocks' matrices, each of which ``cost`` it.
-
-    Ranks that share the state, tensor-parallel ones too, are dealt whole matrices (Liu et al., 2025, arXiv 2502.16982,
-    section 2.3), so that none has less to do than the dearest asks for.
-    """
-    stage = slowest_layers(model, layouts) / model.blocks
-    ranks = owners(layouts) * layouts.tp
-    total, dearest = np.zeros(len(layouts)), 0.0
-    for matrix in matrices(model):
-        if matrix.part in BLOCK_PARTS:
-            each = cost(matrix.outputs, matrix.inputs)
-            split = layouts.ep if matrix.part == "experts" else 1.0
-            shared_by = np.maximum(1.0, ranks / split)
-            total = total + each * matrix.layers * matrix.copies * stage / split / shared_by
-            dearest = max(dearest, each)
-    return np.maximum(total, dearest)

@@ -25,10 +25,17 @@ from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import BLOCK_PARTS, block_matrix_parameters, total_parameters, wide_matrices
 from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.planner.counts.process import Process, process_from
-from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
+from trainwright.planner.counts.ranks import (
+    dealt,
+    fullest,
+    lighter_ends,
+    owned_parameters,
+    rank_parameters,
+    slowest_layers,
+)
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
 from trainwright.planner.counts.unfused import OPERATIONS, averaging_bytes, unfused_bytes
-from trainwright.planner.counts.work import dealt, product_shape
+from trainwright.planner.counts.work import product_shape
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec

@@ -332,16 +332,17 @@ def _bought(search: _Search, fastest: Forecast, held: Kept, offer: Offer, goals:
     places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there & used & joined)
     facts = storage_of(offer.price)
     held_s = _device_seconds(run, search.flops_per_s)
-    stored, sent = storage_usd(held, cost.seconds, facts), egress_usd(held, facts)
+    columns = {
+        **_columns(fastest, cost),
+        "usd_per_device_hour": hourly,
+        "storage_usd": storage_usd(held, cost.seconds, facts),
+        "at_rate_s": None if held_s is None else held_s / devices,
+    }
+    nothing, egress = (None,) * len(places), egress_usd(held, facts)
+    values = (nothing if each is None else each[places].tolist() for each in columns.values())
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
     return [
-        replace(
-            _option(run, fastest, cost, offer, int(place)),
-            usd_per_device_hour=None if hourly is None else float(hourly[place]),
-            storage_usd=None if stored is None else float(stored[place]),
-            egress_usd=sent,
-            at_rate_s=None if held_s is None else held_s / int(devices[place]),
-        )
-        for place in places
+        _option(fastest, offer, int(place), row, egress_usd=egress) for place, row in zip(places, rows, strict=True)
     ]
 
 
@@ -352,40 +353,45 @@ def _device_seconds(run: RunSpec, flops_per_s: float | None) -> float | None:
     return float(training_flops(active_parameters(run.model), run.workload.total_tokens)) / flops_per_s
 
 
-def _option(run: RunSpec, fastest: Forecast, cost: RunCost, offer: Offer, place: int) -> Option:
-    machines, (parallel, recompute) = run.cluster, parallel_plan(fastest.layouts, place)
+def _columns(fastest: Forecast, cost: RunCost) -> dict[str, np.ndarray | None]:
+    """Returns [L] what an option says of each layout, by its names."""
+    run, layouts = fastest.run, fastest.layouts
+    device = run.cluster.device
+    batch_tokens = layouts.batch_sequences * run.workload.sequence_tokens
+    return {
+        "batch_tokens": batch_tokens.astype(np.intp),
+        "tokens": (cost.steps * fastest.step_tokens).astype(np.intp),
+        "seconds": cost.seconds,
+        "low_s": cost.low_s,
+        "high_s": cost.high_s,
+        "usd": cost.usd,
+        "usd_low": cost.usd_low,
+        "usd_high": cost.usd_high,
+        "step_s": fastest.step_s,
+        "mfu": fastest.mfu,
+        "memory_bytes": fastest.memory.total_bytes(device),
+        "kwh": cost.kwh,
+        "interruptions": cost.parts.interruptions,
+        "checkpoint_interval_s": cost.parts.checkpoint_interval_s,
+        "unsure": fastest.memory.uncertain(device),
+        "billed_s": cost.billed_s,
+    }
+
+
+def _option(fastest: Forecast, offer: Offer, place: int, row: Mapping[str, Any], *, egress_usd: float | None) -> Option:
+    machines, (parallel, recompute) = fastest.run.cluster, parallel_plan(fastest.layouts, place)
     devices = int(fastest.layouts.devices[place])
-    batch_tokens = int(fastest.layouts.batch_sequences[place]) * run.workload.sequence_tokens
-
-    def at(values: np.ndarray | None) -> float | None:
-        return None if values is None else float(values[place])
-
     return Option(
         device=machines.device.name,
         devices=devices,
         nodes=max(1, devices // machines.node.devices),
         parallel=parallel,
         recompute=recompute,
-        precision=run.workload.precision,
-        batch_tokens=batch_tokens,
-        tokens=int(cost.steps[place]) * replace(run.workload, batch_tokens=batch_tokens).step_tokens,
+        precision=fastest.run.workload.precision,
         provider=offer.provider,
         price_kind=offer.kind,
         price=offer.price,
-        usd_per_device_hour=offer.usd_per_device_hour,
-        seconds=float(cost.seconds[place]),
-        low_s=float(cost.low_s[place]),
-        high_s=float(cost.high_s[place]),
-        usd=at(cost.usd),
-        usd_low=at(cost.usd_low),
-        usd_high=at(cost.usd_high),
-        step_s=float(fastest.step_s[place]),
-        mfu=float(fastest.mfu[place]),
-        memory_bytes=float(fastest.memory.total_bytes(machines.device)[place]),
+        egress_usd=egress_usd,
         memory_available_bytes=usable_bytes(machines.device),
-        kwh=at(cost.kwh),
-        interruptions=float(cost.parts.interruptions[place]),
-        checkpoint_interval_s=float(cost.parts.checkpoint_interval_s[place]),
-        unsure=bool(fastest.memory.uncertain(machines.device)[place]),
-        billed_s=at(cost.billed_s),
+        **row,
     )

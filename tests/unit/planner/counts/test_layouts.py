@@ -1,13 +1,13 @@
 """Arrays of layouts say of each what its plan says alone."""
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.planner.counts.layouts import OFFLOADS, RECOMPUTES, SCHEDULES, Layouts
+from trainwright.planner.counts.layouts import MANY, OFFLOADS, RECOMPUTES, SCHEDULES, Layouts, counted_once
 from trainwright.spec.workload import ParallelPlan, Workload
 
 WORK = Workload(sequence_tokens=512, batch_tokens=512 * 96, steps=1, precision="bf16", optimizer="adamw")
@@ -60,3 +60,23 @@ def test_none_are_arrays_too():
     rows = Layouts.of([], [], WORK)
     assert len(rows) == 0
     assert all(getattr(rows, field.name).shape == (0,) for field in fields(rows))
+
+
+@given(st.lists(st.lists(st.integers(0, 70_000), min_size=3, max_size=3), min_size=1, max_size=9))
+def test_what_is_counted_once_for_equal_ones_is_that_of_each(kinds):
+    """Against a count of each row: of large numbers, and of constant columns, too."""
+    drawn = np.random.default_rng(0).integers(0, len(kinds), size=2 * MANY)
+    columns = np.asarray(kinds, dtype=np.float64)[drawn].T
+    sizes = [ParallelPlan(dp_replicate=1 + place) for place in range(len(kinds))]
+    rows = Layouts.of(sizes, ["none"] * len(kinds), WORK).take(drawn)
+    rows = replace(rows, dp_shard=columns[0], tp=columns[1], pp=columns[2])
+    asked = []
+
+    def count(some):
+        asked.append(len(some))
+        return {"sum": some.dp_shard + 2 * some.tp + 3 * some.pp, "one": 1.5}
+
+    found = counted_once(rows, [rows.dp_shard, rows.tp, rows.pp], count)
+    assert found["sum"].tolist() == (columns[0] + 2 * columns[1] + 3 * columns[2]).tolist()
+    assert found["one"] == 1.5
+    assert asked == [len(np.unique(columns, axis=1).T)]

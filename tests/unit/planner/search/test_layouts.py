@@ -9,7 +9,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
 from trainwright.hardware.catalogue.stacks import read_stack
-from trainwright.planner.counts.layouts import RECOMPUTES, Layouts
+from trainwright.planner.counts.layouts import MANY, RECOMPUTES, Layouts
 from trainwright.planner.forecast.forecast import forecast, step_s
 from trainwright.planner.forecast.memory.table import predict_memory, usable_bytes
 from trainwright.planner.forecast.networks import TRANSFORMERS
@@ -249,3 +249,33 @@ def no_tensor_parallel(parallel, recompute):
 
 def vars_of(layouts):
     return [each.name for each in fields(layouts)]
+
+
+@pytest.mark.parametrize(
+    ("name", "software", "machines", "asked"),
+    [
+        ("llama3.1-8b", "default", "16x8xh100-sxm", {}),
+        ("llama3.1-8b", "trainwright", "16x8xl40s", {"optimizer": "muon", "states": "mixed"}),
+        ("mixtral-8x7b", "megatron-core", "16x8xh100-sxm", {"precision": "fp8"}),
+        ("deepseek-v3", "hai-llm", "64x8xh800-sxm", {"precision": "fp8"}),
+        ("bert-large", "default", "4x8xv100-sxm-16gb", {"precision": "fp16"}),
+    ],
+)
+def test_many_layouts_are_timed_as_each_of_them_alone(name, software, machines, asked):
+    """What equal parts of layouts share is counted once; a layout alone shares nothing."""
+    model = catalogue_model(name)
+    tokens = 512
+    work = {"sequence_tokens": tokens, "batch_tokens": 512 * tokens, "steps": 10, "precision": "bf16"}
+    run = RunSpec(
+        model=model,
+        workload=Workload(**{**work, "optimizer": "adamw", **asked}),
+        cluster=catalogue_cluster(machines),
+        stack=read_stack(software),
+    )
+    counts = [1 << power for power in range(10) if 1 << power <= run.cluster.devices]
+    rows = candidates(run, counts, wasteful=True).layouts
+    assert len(rows) > 10 * MANY
+    together = step_s(run, rows, CATALOGUE)
+    for place in np.random.default_rng(1).choice(len(rows), 150, replace=False):
+        alone = step_s(run, rows.take(np.asarray([place])), CATALOGUE)
+        assert together[place] == pytest.approx(float(alone[0]), rel=1e-12)

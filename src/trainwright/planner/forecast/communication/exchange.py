@@ -15,7 +15,7 @@ import numpy as np
 
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import FROZEN_BYTES, adapter_parameters
-from trainwright.planner.counts.layouts import Layouts, Numbers, Values
+from trainwright.planner.counts.layouts import Layouts, Numbers, Values, counted_once
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.counts.ranks import expert_tp, fullest, owners, rank_parameters, slowest_layers
 from trainwright.planner.forecast.communication.collectives import (
@@ -115,26 +115,56 @@ def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
 
 
 def _seconds(run: RunSpec, layouts: Layouts, fabric: Fabric) -> dict[str, Values]:
-    """Returns the seconds of each of ``KINDS`` over these links."""
-    model, workload, dispatch = run.transformer, run.workload, run.stack.dispatch
-    degrees = {name: getattr(layouts, name) for name in ("tp", "cp", "ep", "dp_shard", "dp_replicate", "pp")}
-    groups = placement(domain=fabric.domain, **degrees)
-    size = workload.element_bytes
-    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
-    layers = slowest_layers(model, layouts)
-    hidden = size * tokens * model.width
-    split = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
-    gather_s, scatter_s, gradients_s = _weights(run, layouts, fabric, groups)
+    """Returns the seconds of each of ``KINDS`` over these links.
+
+    What passes send follows from how a model is divided, what is sent for weights from who shares these.
+    """
+    division = [layouts.tp, layouts.cp, layouts.ep, layouts.pp]
+    divided = [layouts.micro_batch, layouts.sequence_parallel, layouts.context, layouts.virtual_stages]
+    divided += [] if run.transformer.experts is None else [expert_tp(run.transformer, layouts)]
+    staged = [layouts.micro_batch, layouts.sequence_parallel, layouts.data_parallel, layouts.virtual_stages]
+    gathered = (layouts.zero_stage == 3) & (layouts.dp_shard * layouts.cp > 1)
+    sharing = [layouts.dp_shard, layouts.dp_replicate, layouts.zero_stage, layouts.has("schedule", "dualpipe")]
+    sharing += [np.where(gathered, layouts.virtual_stages, 0.0)]
     return {
-        "tensor": 2 * layers * _region_s(layouts, fabric, hidden, groups.tp),
-        "context": layers * _context_s(model, layouts, size * tokens, fabric, groups.cp),
-        "expert": layers * model.moe_layers / model.blocks * _experts_s(model, workload, layouts, fabric, dispatch),
-        "pipeline": layouts.virtual_stages * send_recv_s(fabric, hidden / split, groups.pp),
-        "gather": gather_s,
-        "scatter": scatter_s,
-        "gradients": gradients_s,
-        "matrices": _matrices_s(run, layouts, fabric, groups),
+        **counted_once(layouts, [*division, *divided], lambda some: _passed(run, some, fabric)),
+        **counted_once(layouts, [*division, *staged], lambda some: {"pipeline": _pipeline_s(run, some, fabric)}),
+        **counted_once(layouts, [*division, *sharing], lambda some: _shared(run, some, fabric)),
     }
+
+
+def _placed(layouts: Layouts, fabric: Fabric) -> Placement:
+    degrees = {name: getattr(layouts, name) for name in ("tp", "cp", "ep", "dp_shard", "dp_replicate", "pp")}
+    return placement(domain=fabric.domain, **degrees)
+
+
+def _passed(run: RunSpec, layouts: Layouts, fabric: Fabric) -> dict[str, Values]:
+    """Returns the seconds of what a micro batch sends for products, attention and experts of all its layers."""
+    model, workload, groups = run.transformer, run.workload, _placed(layouts, fabric)
+    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
+    size, layers = workload.element_bytes, slowest_layers(model, layouts)
+    experts_s = _experts_s(model, workload, layouts, fabric, run.stack.dispatch)
+    return {
+        "tensor": 2 * layers * _region_s(layouts, fabric, size * tokens * model.width, groups.tp),
+        "context": layers * _context_s(model, layouts, size * tokens, fabric, groups.cp),
+        "expert": layers * model.moe_layers / model.blocks * experts_s,
+    }
+
+
+def _pipeline_s(run: RunSpec, layouts: Layouts, fabric: Fabric) -> Numbers:
+    """Returns the seconds in which all chunks of a stage send a micro batch's hidden states on."""
+    tokens = layouts.micro_batch * run.workload.sequence_tokens / layouts.cp
+    split = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
+    hidden = run.workload.element_bytes * tokens * run.transformer.width / split
+    return np.asarray(layouts.virtual_stages * send_recv_s(fabric, hidden, _placed(layouts, fabric).pp))
+
+
+def _shared(run: RunSpec, layouts: Layouts, fabric: Fabric) -> dict[str, Values]:
+    """Returns the seconds of weights, their gradients and Muon's matrices between the ranks that share them."""
+    groups = _placed(layouts, fabric)
+    gather_s, scatter_s, gradients_s = _weights(run, layouts, fabric, groups)
+    matrices_s = _matrices_s(run, layouts, fabric, groups)
+    return {"gather": gather_s, "scatter": scatter_s, "gradients": gradients_s, "matrices": matrices_s}
 
 
 def _matrices_s(run: RunSpec, layouts: Layouts, fabric: Fabric, groups: Placement) -> Numbers:
