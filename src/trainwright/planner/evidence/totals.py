@@ -3,8 +3,8 @@
 A table of totals has columns model, n_params, n_active, tokens, gpu, n_gpus, and one of gpu_hours, days, cost_usd; its
 ``source`` may print the price (``$2/GPU-h``). What a row does not print is chosen alike for all: a model that the
 catalogue does not know is a decoder, or a mixture, of its size; sequences have 4,096 tokens; the batch is the one that
-the catalogue's file on the model prints, or grows with the devices; the number of devices is the one that takes about
-three weeks; the software is the one that model or source name, the precision the one that the row or the catalogue's
+the catalogue's file on the model prints, or grows with the devices; the number of devices is about that of the hours
+that they take; the software is the one that model or source name, the precision the one that the row or the catalogue's
 note on the model names. A row that its source calls an estimate or a plan was extrapolated from throughput, and is held
 to the steps alone.
 """
@@ -37,8 +37,8 @@ from trainwright.spec.workload import Precision
 
 REQUIRED = ("model", "n_params", "tokens", "gpu", "gpu_hours")
 """Columns by which a table of totals is known."""
-USUAL_WEEKS, USUAL_MFU = 3.0, 0.4
-WEEK_S, HOUR_S = 7 * 24 * 3600.0, 3600.0
+USUAL_MFU = 0.4
+HOUR_S = 3600.0
 USUAL_BATCH_TOKENS, MOST_BATCH_TOKENS = 1 << 22, 1 << 24
 """Large clusters get a sequence for each device, up to Llama 3's 16 M tokens (arXiv 2407.21783, table 4)."""
 USUAL_SEQUENCE_TOKENS = 4096
@@ -163,9 +163,13 @@ def _words(record: Record) -> str:
 
 
 def _usual_devices(model: ModelSpec, tokens: float, spec: DeviceSpec, precision: Precision) -> int:
-    """Returns the devices of whole nodes, a power of two of them, that take about three weeks."""
+    """Returns the devices of whole nodes, a power of two of them: about as many as the hours that they take.
+
+    The square root of the device-hours: 510 of Pythia 70M were on 32 devices (arXiv 2304.01373), 100,320 of MPT-7B on
+    440, 2.8 million of DeepSeek-V3 on 2,048 and 30.8 million of Llama 3.1 405B on 16,384: 0.7 to 3 times as many.
+    """
     flops, whole = 6 * active_parameters(model) * tokens, node_size(spec.name)
-    wanted = flops / (USUAL_MFU * peak_flops_per_s(spec, precision) * USUAL_WEEKS * WEEK_S)
+    wanted = math.sqrt(flops / (USUAL_MFU * peak_flops_per_s(spec, precision) * HOUR_S))
     return int(whole * 2 ** max(0, round(math.log2(max(1.0, wanted / whole)))))
 
 
