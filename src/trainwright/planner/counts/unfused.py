@@ -15,7 +15,7 @@ from trainwright.planner.counts.parameters import (
 )
 from trainwright.planner.counts.ranks import owned_parameters
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, OWN_OPTIMIZERS, KernelChoice, Workload
 
 OPERATIONS = 8
 """Of AdamW on one tensor (torch 2.13.0, torch/optim/adam.py): decay, the first moment, the second in two, its root, its
@@ -34,7 +34,7 @@ def unfused_bytes(
     ``written_bytes`` is what that of the software moves for a parameter in fp32 where no other kernel is chosen.
     """
     moved = written_bytes if kernels.update == "fused" else UNFUSED_BYTES
-    if moved <= FUSED_BYTES or workload.optimizer not in ("adamw", "muon") or workload.adapter is not None:
+    if moved <= FUSED_BYTES or workload.optimizer not in OWN_OPTIMIZERS or workload.adapter is not None:
         return np.zeros(len(layouts))
     share = 1.0
     if workload.optimizer == "muon":

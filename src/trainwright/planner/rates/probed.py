@@ -34,7 +34,7 @@ from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, LossChunk, ParallelPlan, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, OWN_OPTIMIZERS, KernelChoice, LossChunk, ParallelPlan, Workload
 
 DIRECTIONS: tuple[MatmulPass, ...] = ("forward", "grad_input", "grad_weight")
 COMPILED_REST = 0.6
@@ -152,7 +152,7 @@ class Probed:
         if work.precision not in known:
             what, expected = "no rate for {precision} was measured", f"one of {', '.join(known)}"
             raise RecipeError(what, where=device, expected=expected, precision=work.precision)
-        if work.adapter is not None or work.optimizer not in ("adamw", "muon"):
+        if work.adapter is not None or work.optimizer not in OWN_OPTIMIZERS:
             what = "adapters" if work.adapter is not None else f"updates of {work.optimizer}"
             raise RecipeError("{what} were not measured", where=device, what=what)
 
