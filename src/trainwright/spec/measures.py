@@ -73,6 +73,10 @@ class PhaseTimes(_Partition):
         return PhaseTimes(**{name: value * factor for name, value in self.as_dict().items()})
 
 
+STEP_PHASES = tuple(name for name in PhaseTimes.names() if name not in (*BESIDE_STEPS, "other"))
+"""Phases that each step has and that have a name of their own."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryUse(_Partition):
     """Bytes at the peak, by class. ``workspace`` is libraries and temporaries, and on a CPU the process itself."""
