@@ -35,10 +35,8 @@ from trainwright.planner.forecast.memory.activations import (
     widened,
 )
 from trainwright.planner.forecast.memory.states import Kept, MemoryCase, reduces_in_half
+from trainwright.spec.stack import STASH
 
-STASH = 5
-"""Saved tensors on their way to host memory that are still on the device (pytorch/torchtune@bd2a0fc7c:
-torchtune/training/_activation_offloading.py, ``max_fwd_stash_size``; TRL takes the same)."""
 MOMENTS = ("loss", "backward", "end", "update", "load")
 
 
