@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self, get_args
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from trainwright.core.config.by_name import ByName
+from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.core.registry import load
@@ -64,6 +65,21 @@ class OptimizerSection(Section):
     def reduced_moments(self) -> MomentDtype | None:
         """Returns how moments are kept where that is not fp32."""
         return None
+
+    def check_updates_on_host(self) -> None:
+        """Refuses an optimizer whose update is written for the device that trains alone.
+
+        Raises:
+            RecipeError: another one than AdamW.
+        """
+        if self.name != "adamw":
+            raise RecipeError(
+                "only AdamW updates on the host",
+                where="train.optimizer.name",
+                seen=self.name,
+                expected="adamw",
+                fix="set train.exec.layout.offload=none",
+            )
 
 
 class AdamWSection(OptimizerSection):

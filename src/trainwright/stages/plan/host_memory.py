@@ -36,14 +36,8 @@ def with_bus(here: Here, section: TrainSection) -> Here:
             fix=f"set train.{key}={least}" + ("" if updates else "; train.recompute=full keeps less"),
             what="the optimizer's state" if updates else "activations",
         )
-    if updates and section.optimizer.name != "adamw":
-        raise RecipeError(
-            "only AdamW updates on the host",
-            where="train.optimizer.name",
-            seen=section.optimizer.name,
-            expected="adamw",
-            fix="set train.exec.layout.offload=none",
-        )
+    if updates:
+        section.optimizer.check_updates_on_host()
     if node.bus is not None:
         return here
     text = "nobody has listed this device's" if known is None else "catalogue: nodes with this device"
