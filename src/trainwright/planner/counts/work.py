@@ -244,6 +244,7 @@ def forward_work(
     short = attention * pairs / workload.sequence_tokens * (workload.fused_attention and device.kind != "cpu")
     logits = tokens * (model.vocabulary if model.makes_logits else model.classes) / layouts.tp
     lighter, ends = lighter_ends(model, layouts)
+    quantised = dequantised_bytes(model, workload, layouts, double_quantised=adapter_moves.double_quantised)
     return Work(
         tokens=tokens,
         layers=layers,
@@ -263,7 +264,7 @@ def forward_work(
         kernels=layers * _launched(model, workload, layouts, eager=eager),
         expert_layers=layers * model.moe_layers / model.blocks,
         backward_products=1.0 if workload.adapter else 2.0,
-        dequantised_s=dequantised_bytes(model, workload, layouts) / device.bytes_per_s,
+        dequantised_s=quantised / device.bytes_per_s,
         changed_s=change_bytes(model, workload) / device.bytes_per_s,
         compiled=layouts.compile,
         update_s=update_bytes(model, workload, layouts, chosen, written_bytes) / device.bytes_per_s,
