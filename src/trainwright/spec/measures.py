@@ -42,8 +42,9 @@ class _Partition:
 class PhaseTimes(_Partition):
     """Seconds of each phase; they partition the step (or the run) and sum to it.
 
-    ``communicate`` is exposed communication only; what overlaps with compute costs nothing here. ``compile``,
-    ``checkpoint`` and ``evaluate`` stand beside the steps: a step of a run has the other phases.
+    ``communicate`` is what a rank waits for others: exposed communication, and the bubble of a pipeline; what overlaps
+    with compute costs nothing here. ``compile``, ``checkpoint`` and ``evaluate`` stand beside the steps: a step of a
+    run has the other phases.
     """
 
     data_wait: float = 0.0
