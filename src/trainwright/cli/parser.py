@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -57,6 +58,8 @@ class CommandParser(argparse.ArgumentParser):
         options = [option for action in self._actions for option in action.option_strings]
         flag = unknown[0].partition("=")[0]
         fix = did_you_mean(flag, options) or f"see: {self.prog} --help"
+        if "--model" in options and not ascii_twin(flag).startswith("-"):
+            fix = f"a model or a recipe is given so: {self.prog} --model {shlex.quote(unknown[0])}"
         raise RecipeError("unknown argument", where=self.prog, seen=repr(" ".join(unknown)), fix=fix)
 
     def error(self, message: str) -> NoReturn:

@@ -198,7 +198,7 @@ STAGES: Mapping[str, Stage] = {
         _stage(
             "plan",
             check="trainwright.stages.plan.check:problems",
-            version=13,
+            version=14,
             aside=("dataset",),
             identity=plan_identity,
             outside=_estimate,

@@ -31,7 +31,7 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.sections.train import TrainExec
-from trainwright.spec.workload import ParallelPlan
+from trainwright.spec.workload import DatasetFacts, ParallelPlan
 
 
 def training_of(
@@ -108,9 +108,11 @@ def plan_here(training: Step, *, root: Path, ledger: Ledger | None = None) -> Pl
         DataError: a record, the dataset or a ledger is damaged, or neither dataset nor corpus tells an epoch's length.
     """
     known = read_ledgers(ledgers_of(root)) if ledger is None else ledger
-    build_plan = load("trainwright.stages.plan:build_plan", kind="stage")
-    recipe = training.recipe
-    plan: Plan = build_plan(recipe, machine_of(recipe, root=root), known_facts(training, {}), known)
+    return _built(training.recipe, machine_of(training.recipe, root=root), known_facts(training, {}), known)
+
+
+def _built(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Ledger) -> Plan:
+    plan: Plan = load("trainwright.stages.plan:build_plan", kind="stage")(recipe, machine, facts, ledger)
     return plan
 
 
@@ -142,10 +144,11 @@ def question_about(training: Step, *, on: str, root: Path, **options: Any) -> Qu
         "unmeasured": {kind: name for kind, name in recipe.unmeasured.items() if kind not in options},
     }
     if names_here(on):
-        local = plan_here(training, root=root, ledger=Ledger())
+        machine = machine_of(recipe, root=root)
+        local = _built(recipe, machine, facts, Ledger())
         fields |= {"workload": local.workload, "precision": local.workload.precision}
         fields["here"] = this_machine(
-            machine_of(recipe, root=root),
+            machine,
             wanted=how.device,
             threads=how.threads,
             checkpoint_every_s=how.checkpoint_every,

@@ -42,8 +42,9 @@ class _Partition:
 class PhaseTimes(_Partition):
     """Seconds of each phase; they partition the step (or the run) and sum to it.
 
-    ``communicate`` is exposed communication only; what overlaps with compute costs nothing here. ``compile``,
-    ``checkpoint`` and ``evaluate`` stand beside the steps: a step of a run has the other phases.
+    ``communicate`` is what a rank waits for others: exposed communication, and the bubble of a pipeline; what overlaps
+    with compute costs nothing here. ``compile``, ``checkpoint`` and ``evaluate`` stand beside the steps: a step of a
+    run has the other phases.
     """
 
     data_wait: float = 0.0
@@ -71,6 +72,10 @@ class PhaseTimes(_Partition):
     def scaled(self, factor: float) -> PhaseTimes:
         """Returns every phase times ``factor``."""
         return PhaseTimes(**{name: value * factor for name, value in self.as_dict().items()})
+
+
+STEP_PHASES = tuple(name for name in PhaseTimes.names() if name not in (*BESIDE_STEPS, "other"))
+"""Phases that each step has and that have a name of their own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

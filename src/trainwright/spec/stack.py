@@ -12,6 +12,10 @@ from trainwright.spec.workload import Method, MomentDtype, Offload, Precision, S
 
 MemoryKind = Literal["allocated", "reserved", "device"]
 """torch's peak of allocated bytes, of reserved bytes, or what the driver reports for the process, context included."""
+STASH = 5
+"""Saved tensors on their way to host memory that are still on the device, and as many that are fetched before they are
+needed (pytorch/torchtune@bd2a0fc7c: torchtune/training/_activation_offloading.py, ``max_fwd_stash_size``; TRL takes the
+same, and so does this project's trainer)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -47,6 +47,15 @@ def test_mistakes_are_recipe_errors(parser, arguments, message):
     assert str(caught.value).startswith("trainwright plan: ")
 
 
+def test_a_word_where_a_model_is_an_option_is_told_its_option():
+    parser = CommandParser(prog="trainwright recommend")
+    parser.add_argument("--model")
+    with pytest.raises(RecipeError, match=r"trainwright recommend --model 'my run\.yaml'"):
+        parser.parse_args(["my run.yaml"])
+    with pytest.raises(RecipeError, match="did you mean '--model'"):
+        parser.parse_args(["--modle", "gpt2"])
+
+
 def test_subcommands_have_the_common_arguments():
     parser = CommandParser(prog="trainwright config")
     show = parser.add_subcommand("show", "print it")

@@ -94,6 +94,15 @@ def test_how_to_train_is_about_this_machine(asked, tmp_path):
         question(asked("train.exec.device=cuda"), on="here", root=tmp_path)
 
 
+def test_a_question_about_this_machine_reads_it_and_its_dataset_once(asked, tmp_path, monkeypatch):
+    read = []
+    machine, facts = planning.machine_of, planning.known_facts
+    monkeypatch.setattr(planning, "machine_of", lambda *a, **k: read.append("machine") or machine(*a, **k))
+    monkeypatch.setattr(planning, "known_facts", lambda *a, **k: read.append("facts") or facts(*a, **k))
+    question(asked(), on="here", root=tmp_path)
+    assert sorted(read) == ["facts", "machine"]
+
+
 def test_finished_runs_correct_every_door(asked, capsys, tmp_path):
     before = api.plan(asked()).estimate.seconds.mid
     folder = tmp_path / "runs" / "other"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright.spec.measures import MemoryUse, PhaseTimes
+from trainwright.spec.measures import BESIDE_STEPS, STEP_PHASES, MemoryUse, PhaseTimes
 
 
 def test_parts_sum_to_the_whole() -> None:
@@ -18,6 +18,9 @@ def test_parts_sum_to_the_whole() -> None:
 def test_a_step_has_no_phase_that_stands_beside_it() -> None:
     whole = PhaseTimes(forward=1.0, other=0.5, compile=30.0, checkpoint=2.0, evaluate=4.0)
     assert whole.of_steps == PhaseTimes(forward=1.0, other=0.5)
+    assert {*STEP_PHASES, *BESIDE_STEPS, "other"} == set(PhaseTimes.names())
+    assert STEP_PHASES[0] == "data_wait"
+    assert STEP_PHASES[-1] == "update"
 
 
 def test_from_mapping_takes_known_names_only() -> None:

@@ -32,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
 
     refuse(args, (*OF_TRAINING, *OF_PLANS), what="this is about training", fix="leave out --inference")
     if args.model is None or args.on is None:
+        if args.model is not None:
+            read_model(args.model, where="--model")  # one that is unknown is told before what else is missing
         raise RecipeError("which model, and on which machines?", fix="for example: --model llama3-8b --on h100-sxm")
     output, model = Output.of(args), read_model(args.model, where="--model")
     if not model.is_divisible:

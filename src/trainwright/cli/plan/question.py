@@ -163,6 +163,10 @@ def question_of(args: argparse.Namespace) -> Question:
         DataError: a model's file cannot be read.
     """
     if args.on is None:
+        from trainwright.hardware.catalogue.models import read_model
+
+        if args.model is not None and Path(args.model).suffix not in SUFFIXES:
+            read_model(args.model, where="--model")  # one that is unknown is told before what else is missing
         raise RecipeError("on which machines?", where="--on", expected="a cluster", fix="for example: --on 8xh100-sxm")
     if "+" in args.on and len(parts := _pool_parts(args.on)) > 1:
         raise RecipeError(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from trainwright.cli.arguments import add_step
 from trainwright.cli.output import Output
 from trainwright.cli.plan.question import add_run, asked_about, command_line, read_options
+from trainwright.core.errors import RecipeError
 
 if TYPE_CHECKING:
     from trainwright.cli.parser import CommandParser
@@ -34,7 +35,7 @@ def configure(parser: CommandParser) -> None:
     from trainwright.spec.device import PriceKind
 
     run = parser.add_argument_group("the run")
-    run.add_argument("--model", required=True, metavar="MODEL", help="a name, a config.json, a recipe, or layers=...")
+    run.add_argument("--model", metavar="MODEL", help="a name, a config.json, a recipe, or layers=...")
     add_run(run)
     add_step(parser)
     parser.add_argument("--budget", metavar="USD", help="dollars that the run may cost, for example 50k$")
@@ -67,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.render.pictures import drawable
     from trainwright.render.plans.recommendation import Shown, draw, show
 
+    if args.model is None:
+        raise RecipeError("which model?", where="--model", fix="for example: --model llama3-70b, or --model FILE.yaml")
     output = Output.of(args)
     if args.draw is not None:
         drawable(args.draw)

@@ -28,7 +28,8 @@ NVME_DISK_BYTES_PER_S = 2e9
 """Of a node whose disk is not known: one NVMe disk."""
 NVME_BYTES = 3_840_000_000_000
 NVME_READ_BYTES_PER_S = 3.2e9
-DEFAULT_PCIE = 4
+DEFAULT_BUS = "pcie4"
+"""The bus of a device that no file tells it of."""
 DEFAULTS = {
     "host_memory_bytes": "default: twice the memory of the node's devices, as servers of eight 80 GB devices have",
     "cpu_cores": "default: eight for each device",
@@ -104,6 +105,11 @@ def cluster(
     )
 
 
+def node_of(spec: DeviceSpec, devices: int) -> NodeSpec:
+    """Returns the node that a device usually stands in, with so many of them."""
+    return _node(spec, _kind(spec.name), devices)[0]
+
+
 def node_size(name: str, *, where: str | None = None) -> int:
     """Devices in the node that ``name`` usually stands in.
 
@@ -169,6 +175,25 @@ def several(
                 expected=f"its name or rate, such as {example}",
                 kind=kind,
             )
+    return joined(machine, nodes, devices, scale_up=scale_up, scale_out=scale_out, rails=rails, where=where)
+
+
+def joined(
+    machine: ClusterSpec,
+    nodes: int,
+    devices: int,
+    *,
+    scale_up: str | None,
+    scale_out: str | None,
+    rails: int | None = None,
+    where: str | None = None,
+) -> ClusterSpec:
+    """Returns so many nodes of so many devices like a machine's; the rest as ``several``.
+
+    Raises:
+        RecipeError: an unknown link, or no network port.
+    """
+    asked = {"scale_up": scale_up, "scale_out": scale_out}
     node = replace(machine.node, devices=devices, scale_up_devices=devices, rails=_rails(rails, where))
     if scale_up is not None:
         node = _with_scale_up(node, scale_up, where)
@@ -274,7 +299,7 @@ def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[s
     part = min(1.0, devices / kind.devices)
     host = kind.host_memory_bytes or HOST_MEMORY_RATIO * spec.memory_bytes * kind.devices
     none = spec.unified_memory and spec.pcie_generation is None
-    bus = None if none else link(kind.bus or f"pcie{spec.pcie_generation or DEFAULT_PCIE}")
+    bus = None if none else link(kind.bus or (f"pcie{spec.pcie_generation}" if spec.pcie_generation else DEFAULT_BUS))
     drives = kind.nvme_drives or 1
     linked = spec.link is not None and (kind.scale_up_devices is not None or link_reach(spec.link.name) is None)
     staged = link(f"{bus.name}-staged") if bus and not linked and not spec.peer_to_peer else bus

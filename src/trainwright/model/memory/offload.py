@@ -20,9 +20,8 @@ from trainwright.core.errors import RecipeError
 from trainwright.model.network import Network
 from trainwright.runtime.device import pins
 from trainwright.runtime.norms import local
+from trainwright.spec.stack import STASH
 
-STASH = 5
-"""Storages on their way to host memory that are still on the device; as many are fetched before they are needed."""
 LEAST_BYTES = 1024
 """Smaller ones stay on the device."""
 

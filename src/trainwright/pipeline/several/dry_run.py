@@ -12,6 +12,7 @@ from trainwright.pipeline.planning import asked_layout, plan_here, question_abou
 from trainwright.planner.counts.parallel.dry_run import DryRun
 from trainwright.planner.evidence.finished import Ledger
 from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.layout import mesh
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
@@ -29,9 +30,9 @@ def dry_run(training: Step, *, root: Path, on: str | None = None) -> DryRun:
     Raises:
         RecipeError: the layout cannot run, or the trainer cannot execute it.
     """
-    plan = _plan_here(training, root=root) if on is None else _plan_on(training, on=on, root=root)
+    plan, notes = (_plan_here(training, root=root), ()) if on is None else _plan_on(training, on=on, root=root)
     run: DryRun = load("trainwright.stages.train.ranks.dry_run.run:dry_run", kind="layout")(training.recipe, plan)
-    return run
+    return replace(run, notes=(*notes, *run.notes)) if notes else run
 
 
 def _plan_here(training: Step, *, root: Path) -> Plan:
@@ -42,15 +43,29 @@ def _plan_here(training: Step, *, root: Path) -> Plan:
     return plan_here(replace(training, recipe=recipe), root=root, ledger=Ledger())
 
 
-def _plan_on(training: Step, *, on: str, root: Path) -> Plan:
-    question = question_about(training, on=on, root=root, layout=asked_layout(training.recipe.train.exec))
+def _plan_on(training: Step, *, on: str, root: Path) -> tuple[Plan, tuple[str, ...]]:
+    """Returns the plan of ``plan RECIPE --on``, or the fastest that the trainer executes, and why it is another one.
+
+    A layout of the recipe that ``plan`` does not follow, for it has other ranks than the cluster, is refused here.
+    """
+    how = training.recipe.train.exec
+    question = question_about(training, on=on, root=root)
     if question.here is not None:
         raise RecipeError(
             "a dry run of this machine needs no --on", where="--on", seen=on, fix="leave it out, or name a device"
         )
+    if isinstance(how.layout, LayoutSection) and not question.layout:
+        question = replace(question, layout=asked_layout(how))
     scenario = scenario_of(question)
     refuses = load("trainwright.stages.train.layout:refuses", kind="layout")
-    return plan_run(replace(scenario, refuses=refuses(training.recipe, scenario.run.model, scenario.run.workload)))
+    reasons = refuses(training.recipe, scenario.run.model, scenario.run.workload)
+    plan = plan_run(scenario)
+    if not (against := reasons(plan.parallel, plan.workload.recompute)):
+        return plan, ()
+    chosen = mesh(plan.parallel, plan.workload.recompute)
+    why = f"which this trainer does not execute: {'; '.join(against)}"
+    note = f"another layout than plan --on {on} chooses ({chosen}), {why}"
+    return plan_run(replace(scenario, refuses=reasons)), (note,)
 
 
 def _with_exec(recipe: Recipe, **changes: object) -> Recipe:

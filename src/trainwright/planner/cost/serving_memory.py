@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from trainwright.core.frozen import dataclass
+from trainwright.planner.counts.adapters import FROZEN_BYTES
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
-from trainwright.planner.forecast.memory.states import FROZEN_BYTES
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack

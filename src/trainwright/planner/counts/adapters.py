@@ -25,8 +25,25 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Adapter, Frozen, Workload
 
-FROZEN_BYTES: Mapping[str, float] = {"nf4": 0.52, "int4": 0.52, "int8": 1.0}
-"""Bytes of a quantised weight with its scales (QLoRA, arXiv 2305.14314, section 3)."""
+FROZEN_BYTES: Mapping[Frozen, float] = {
+    "fp32": 4.0,
+    "bf16": 2.0,
+    "int8": 1.0,
+    "nf4": 0.5 + 4 / 64,
+    "int4": 0.5 + 3 / 128,
+}
+"""Bytes of one frozen element with its scales, where it is kept, gathered and read. nf4: four bits, and one fp32 scale
+for 64 of them (Dettmers et al., 2023, arXiv 2305.14314, section 3); int4: GPTQ's groups of 128 with a 16-bit scale and
+a packed zero point."""
+NF4_DOUBLE_BYTES = 0.5 + (1 + 4 / 256) / 64
+"""nf4 with double quantisation: 8-bit scales, 256 of them under one fp32 scale (same section)."""
+QUANTISED: frozenset[Frozen] = frozenset(("nf4", "int4", "int8"))
+"""Kinds of frozen weights that are made anew in 16 bits for each product."""
+
+
+def frozen_bytes(frozen: Frozen, *, double_quantised: bool) -> float:
+    """Returns the bytes of one frozen element; nf4's scales are quantised too where the software does so."""
+    return NF4_DOUBLE_BYTES if frozen == "nf4" and double_quantised else FROZEN_BYTES[frozen]
 
 
 class AdapterMoves(NamedTuple):
@@ -38,11 +55,15 @@ class AdapterMoves(NamedTuple):
 
     inputs: float
     outputs: float
+    double_quantised: bool = True
+    """Of frozen weights beside adapters, nf4's scales are quantised too, as most software does."""
 
 
 def adapter_moves(software: Stack) -> AdapterMoves:
     """Returns what a stack's kernels move; a copy of an input is written once, and read by the product in its place."""
-    return AdapterMoves(1.0 + software.memory.adapter_input_bytes, 2.0 if software.fused_adapters else 6.0)
+    memory = software.memory
+    outputs = 2.0 if software.fused_adapters else 6.0
+    return AdapterMoves(1.0 + memory.adapter_input_bytes, outputs, memory.double_quantised)
 
 
 PLAIN_MOVES = AdapterMoves(3.0, 6.0)
@@ -238,15 +259,17 @@ def adapter_elements(
     return np.asarray(moved / model.blocks / layouts.tp)
 
 
-def dequantised_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+def dequantised_bytes(
+    model: ModelSpec, workload: Workload, layouts: Layouts, *, double_quantised: bool = True
+) -> Numbers:
     """Returns what a pass moves to make 16-bit weights of frozen ones in fewer bits: read once, written once.
 
     bitsandbytes dequantises a whole matrix before each of its products where a micro batch has more than some tens of
     rows (bitsandbytes 95f9af30, backends/cuda/ops.py:584), in forward and backward pass and in a recomputation.
     """
-    stored = FROZEN_BYTES.get(workload.adapter.frozen) if workload.adapter else None
-    if stored is None:
+    if workload.adapter is None or workload.adapter.frozen not in QUANTISED:
         return np.zeros(len(layouts))
+    stored = frozen_bytes(workload.adapter.frozen, double_quantised=double_quantised)
     share = slowest_layers(model, layouts) / model.blocks / layouts.tp
     return np.asarray((stored + workload.element_bytes) * block_matrix_parameters(model) * share)
 

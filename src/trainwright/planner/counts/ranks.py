@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
 
 from trainwright.planner.counts.layouts import Layouts, Numbers
-from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices, total_parameters
+from trainwright.planner.counts.parameters import matrices, total_parameters
 from trainwright.spec.model import Balance, ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
@@ -90,25 +89,6 @@ def owned_parameters(model: ModelSpec, layouts: Layouts) -> Numbers:
     ranks = owners(layouts)
     split = layouts.ep * expert_tp(model, layouts) / layouts.tp
     return np.asarray(shared / ranks + experts / np.maximum(1.0, ranks / split))
-
-
-def dealt(model: ModelSpec, layouts: Layouts, cost: Callable[[int, int], float]) -> Numbers:
-    """Returns one rank's part [L] of what Muon does to every one of the blocks' matrices, each of which ``cost`` it.
-
-    Ranks that share the state, tensor-parallel ones too, are dealt whole matrices (Liu et al., 2025, arXiv 2502.16982,
-    section 2.3), so that none has less to do than the dearest asks for.
-    """
-    stage = slowest_layers(model, layouts) / model.blocks
-    ranks = owners(layouts) * layouts.tp
-    total, dearest = np.zeros(len(layouts)), 0.0
-    for matrix in matrices(model):
-        if matrix.part in BLOCK_PARTS:
-            each = cost(matrix.outputs, matrix.inputs)
-            split = layouts.ep if matrix.part == "experts" else 1.0
-            shared_by = np.maximum(1.0, ranks / split)
-            total = total + each * matrix.layers * matrix.copies * stage / split / shared_by
-            dearest = max(dearest, each)
-    return np.maximum(total, dearest)
 
 
 def fullest(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from trainwright.planner.counts.adapters import adapter_parameters
@@ -9,14 +11,16 @@ from trainwright.planner.counts.flops import muon_flops
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parameters import (
     AVERAGE_BYTES,
+    BLOCK_PARTS,
     MOMENT_BYTES,
     block_matrix_parameters,
+    matrices,
     moments_per_parameter,
     total_parameters,
 )
-from trainwright.planner.counts.ranks import dealt, owned_parameters
+from trainwright.planner.counts.ranks import owned_parameters, owners, slowest_layers
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, OWN_OPTIMIZERS, KernelChoice, Workload
 
 OPERATIONS = 8
 """Of AdamW on one tensor (torch 2.13.0, torch/optim/adam.py): decay, the first moment, the second in two, its root, its
@@ -35,7 +39,7 @@ def unfused_bytes(
     ``written_bytes`` is what that of the software moves for a parameter in fp32 where no other kernel is chosen.
     """
     moved = written_bytes if kernels.update == "fused" else UNFUSED_BYTES
-    if moved <= FUSED_BYTES or workload.optimizer not in ("adamw", "muon") or workload.adapter is not None:
+    if moved <= FUSED_BYTES or workload.optimizer not in OWN_OPTIMIZERS or workload.adapter is not None:
         return np.zeros(len(layouts))
     share = 1.0
     if workload.optimizer == "muon":
@@ -84,3 +88,22 @@ def orthogonal_flops(model: ModelSpec, workload: Workload, layouts: Layouts) -> 
     if workload.optimizer != "muon" or workload.adapter is not None:
         return np.zeros(len(layouts))
     return dealt(model, layouts, muon_flops)
+
+
+def dealt(model: ModelSpec, layouts: Layouts, cost: Callable[[int, int], float]) -> Numbers:
+    """Returns one rank's part [L] of what Muon does to every one of the blocks' matrices, each of which ``cost`` it.
+
+    Ranks that share the state, tensor-parallel ones too, are dealt whole matrices (Liu et al., 2025, arXiv 2502.16982,
+    section 2.3), so that none has less to do than the dearest asks for.
+    """
+    stage = slowest_layers(model, layouts) / model.blocks
+    ranks = owners(layouts) * layouts.tp
+    total, dearest = np.zeros(len(layouts)), 0.0
+    for matrix in matrices(model):
+        if matrix.part in BLOCK_PARTS:
+            each = cost(matrix.outputs, matrix.inputs)
+            split = layouts.ep if matrix.part == "experts" else 1.0
+            shared_by = np.maximum(1.0, ranks / split)
+            total = total + each * matrix.layers * matrix.copies * stage / split / shared_by
+            dearest = max(dearest, each)
+    return np.maximum(total, dearest)

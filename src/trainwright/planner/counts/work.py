@@ -227,6 +227,7 @@ def forward_work(
     """
     peak = _known_peak(device, workload.precision)
     half_peak = peak_flops_per_s(device, "bf16" if workload.precision in ("fp8", "nvfp4") else workload.precision)
+    twice = adapter_moves.double_quantised
 
     def passes(some: Layouts) -> dict[str, Values]:
         sums = _products(model, workload, some, device, chosen.pad_vocabulary)
@@ -235,6 +236,7 @@ def forward_work(
             **_attention(model, workload, some, device, half_peak),
             **_between(model, workload, some, device, eager=eager, adapter_moves=adapter_moves),
             **_of_rank(model, workload, some, device, eager=eager),
+            "dequantised_s": dequantised_bytes(model, workload, some, double_quantised=twice) / device.bytes_per_s,
         }
 
     counted: dict[str, Any] = counted_once(layouts, _dividing(model, layouts), passes)
@@ -288,7 +290,7 @@ def _attention(
 def _of_rank(
     model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, *, eager: bool
 ) -> dict[str, Values]:
-    """Returns what a rank has of tokens and layers, its launches, and the seconds of loss and weights in fewer bits."""
+    """Returns what a rank has of tokens and layers, its launches, and the seconds of the loss."""
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     layers = slowest_layers(model, layouts)
     lighter, ends = lighter_ends(model, layouts)
@@ -301,7 +303,6 @@ def _of_rank(
         "lighter_ends": ends,
         "kernels": layers * _launched(model, workload, layouts, eager=eager),
         "expert_layers": layers * model.moe_layers / model.blocks,
-        "dequantised_s": dequantised_bytes(model, workload, layouts) / device.bytes_per_s,
     }
 
 

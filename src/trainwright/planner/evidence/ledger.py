@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trainwright.spec.measures import STEP_PHASES
+
 FILE = "ledger.jsonl"
 """In the workspace, beside the artefacts: one line for each audited run."""
 FORMAT = 2
@@ -18,8 +20,6 @@ TOGETHER = "runs"
 """A folder of this name holds workspaces whose runs are one user's: they learn from each other."""
 SPEED, MEMORY = "run/tokens per second", "run/peak memory"
 """Rows of a ledger line, each a pair of predicted and measured."""
-STEP_PHASES = ("data_wait", "preprocess", "host_to_device", "forward", "backward", "communicate", "update")
-"""Phases of a step as rows ``step/...``; start-up and the like are not a step's."""
 
 
 def ledgers_of(workspace: Path) -> tuple[Path, ...]:
@@ -31,7 +31,7 @@ def ledgers_of(workspace: Path) -> tuple[Path, ...]:
 
 
 def step_s(rows: Mapping[str, Any]) -> float:
-    """Returns the measured seconds of a step without what a run does once; 0 where no phase was measured."""
+    """Returns the measured seconds of a step without what a run does once, by rows ``step/...``; 0 without any."""
     return float(sum(rows[f"step/{name}"][1] for name in STEP_PHASES if f"step/{name}" in rows))
 
 

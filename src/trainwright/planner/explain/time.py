@@ -30,7 +30,7 @@ _PHASES = {
     "communicate": "collectives that nothing hides",
     "update": "the optimizer",
     "host": "waiting for the host to launch kernels",
-    "idle": "the pipeline's bubble",
+    "idle": "the pipeline's bubble, which a plan and a run count as communicate",
 }
 _KINDS = {
     "p": "matrix products of the blocks",

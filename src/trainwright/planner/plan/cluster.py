@@ -328,13 +328,14 @@ def _memory(forecast: Forecast, available_bytes: float) -> MemoryUse:
 
 
 def _phases(forecast: Forecast) -> PhaseTimes:
+    """Returns the phases as a run measures them: where a stage waits for another its clock says ``communicate``."""
     step = forecast.step
     return PhaseTimes(
         forward=float(step.forward[0]),
         backward=float(step.backward[0]),
-        communicate=float(step.communicate[0]),
+        communicate=float(step.communicate[0] + step.idle[0]),
         update=float(step.update[0]),
-        other=float(step.host[0] + step.idle[0]),
+        other=float(step.host[0]),
     )
 
 

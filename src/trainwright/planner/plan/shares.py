@@ -34,6 +34,8 @@ SENT: Mapping[str, tuple[str, ...]] = {
     "matrices of Muon's update": ("matrices",),
 }
 """Kinds of communication, and which of ``exchange.KINDS`` are theirs."""
+IDLE = "the pipeline's idle time"
+"""What of a step's ``communicate`` is a wait for another stage."""
 COPIED = "activations to host memory and back"
 """Communication over the link to host memory."""
 TOGETHER = ("expert parallelism", "pipeline sends")
@@ -47,7 +49,7 @@ def work_shares(forecast: Forecast) -> tuple[Share, ...]:
     without = {name: step_without(forecast, kind) for name, kind in COMPUTE.items()}
     seconds = {name: pace * float((whole.total_s - step.total_s)[0]) for name, step in without.items()}
     seconds["exposed communication"] = float(forecast.step.communicate[0])
-    seconds["the pipeline's idle time"] = float(forecast.step.idle[0])
+    seconds[IDLE] = float(forecast.step.idle[0])
     place = "offload to NVMe" if forecast.layouts.offloads_to_nvme[0] else "offload to the host"
     seconds[place] = float(forecast.step.update[0] - pace * whole.update[0])
     return tuple(sorted(_real(seconds, forecast), key=lambda share: -share.seconds))

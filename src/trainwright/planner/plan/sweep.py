@@ -17,6 +17,7 @@ from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.layout import AXES, WORDS, mesh, parse_layout
 from trainwright.planner.plan.question import Question, filled
 from trainwright.planner.plan.scenario import scenario_of
+from trainwright.planner.plan.shares import IDLE
 from trainwright.spec.device import PriceKind
 from trainwright.spec.plan import Interval
 from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, States
@@ -216,6 +217,7 @@ def _point(value: str, question: Question, series: Series | None = None) -> Poin
     except RecipeError as error:
         return Point(value=value, series=series, reason=f"{error.what} ({error.seen})" if error.seen else error.what)
     estimate = plan.estimate
+    idle_s = sum(share.seconds for share in estimate.shares if share.name == IDLE)
     return Point(
         value=value,
         series=series,
@@ -227,8 +229,8 @@ def _point(value: str, question: Question, series: Series | None = None) -> Poin
         tokens_per_s=estimate.tokens_per_s,
         batch_tokens=plan.workload.batch_tokens,
         mfu=estimate.mfu,
-        exposed_s=estimate.phases.communicate,
-        idle_s=estimate.phases.other,
+        exposed_s=estimate.phases.communicate - idle_s,
+        idle_s=idle_s,
         phases=estimate.phases.as_dict(),
         seconds=estimate.seconds,
         usd=estimate.usd,

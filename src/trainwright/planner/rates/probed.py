@@ -25,23 +25,16 @@ from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import BLOCK_PARTS, block_matrix_parameters, total_parameters, wide_matrices
 from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.planner.counts.process import Process, process_from
-from trainwright.planner.counts.ranks import (
-    dealt,
-    fullest,
-    lighter_ends,
-    owned_parameters,
-    rank_parameters,
-    slowest_layers,
-)
+from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
-from trainwright.planner.counts.unfused import OPERATIONS, averaging_bytes, unfused_bytes
+from trainwright.planner.counts.unfused import OPERATIONS, averaging_bytes, dealt, unfused_bytes
 from trainwright.planner.counts.work import product_shape
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, LossChunk, ParallelPlan, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, OWN_OPTIMIZERS, KernelChoice, LossChunk, ParallelPlan, Workload
 
 DIRECTIONS: tuple[MatmulPass, ...] = ("forward", "grad_input", "grad_weight")
 COMPILED_REST = 0.6
@@ -159,7 +152,7 @@ class Probed:
         if work.precision not in known:
             what, expected = "no rate for {precision} was measured", f"one of {', '.join(known)}"
             raise RecipeError(what, where=device, expected=expected, precision=work.precision)
-        if work.adapter is not None or work.optimizer not in ("adamw", "muon"):
+        if work.adapter is not None or work.optimizer not in OWN_OPTIMIZERS:
             what = "adapters" if work.adapter is not None else f"updates of {work.optimizer}"
             raise RecipeError("{what} were not measured", where=device, what=what)
 

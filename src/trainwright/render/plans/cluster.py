@@ -218,6 +218,9 @@ def _show_time(plan: Plan, planned: Planned, page: Page) -> None:
     ]
     rows.append(("total", format_seconds(total), format_seconds(estimate.run_phases.total_s)))
     page.table(("time", "a step", "the run"), rows)
+    idle_s = float(planned.choice.forecast.step.idle[0])
+    if idle_s > 0:
+        page.line(f"of communicate {format_seconds(idle_s)} a step ({idle_s / total:.1%}) are the pipeline's bubble")
     if estimate.exposed:
         page.line()
         shown = [part for part in estimate.exposed if part.seconds >= 0.0005 * total]

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self, get_args
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from trainwright.core.config.by_name import ByName
+from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.core.registry import load
@@ -18,6 +19,7 @@ from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.summary import ResultWeights
 from trainwright.spec.workload import (
+    OWN_OPTIMIZERS,
     AttentionKernel,
     KernelChoice,
     MomentDtype,
@@ -27,7 +29,7 @@ from trainwright.spec.workload import (
     UpdateKernel,
 )
 
-OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
+OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in OWN_OPTIMIZERS}
 OPTIMIZER = Extension("optimizer", OPTIMIZERS, Called(arguments=("network", "section")))
 SCHEDULES: Mapping[str, str] = {
     name: f"trainwright.stages.train.schedule:{name}" for name in ("cosine", "linear", "wsd", "constant")
@@ -63,6 +65,21 @@ class OptimizerSection(Section):
     def reduced_moments(self) -> MomentDtype | None:
         """Returns how moments are kept where that is not fp32."""
         return None
+
+    def check_updates_on_host(self) -> None:
+        """Refuses an optimizer whose update is written for the device that trains alone.
+
+        Raises:
+            RecipeError: another one than AdamW.
+        """
+        if self.name != "adamw":
+            raise RecipeError(
+                "only AdamW updates on the host",
+                where="train.optimizer.name",
+                seen=self.name,
+                expected="adamw",
+                fix="set train.exec.layout.offload=none",
+            )
 
 
 class AdamWSection(OptimizerSection):

@@ -7,14 +7,11 @@ from dataclasses import replace
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.links import link
-from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.catalogue.nodes import DEFAULT_BUS, node_of
 from trainwright.planner.plan.machine import Here
 from trainwright.spec.plan import Assumption
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.sections.train import TrainSection
-
-UNLISTED = "pcie4"
-"""The bus of a device that the catalogue does not know."""
 
 
 def with_bus(here: Here, section: TrainSection) -> Here:
@@ -29,7 +26,7 @@ def with_bus(here: Here, section: TrainSection) -> Here:
         return here
     device, node = here.cluster.device, here.cluster.node
     known = find_device(device.name)
-    bus = node.bus or (link(UNLISTED) if known is None else cluster(f"1x1x{known.name}").node.bus)
+    bus = node.bus or (link(DEFAULT_BUS) if known is None else node_of(known, 1).bus)
     if device.kind == "cpu" or bus is None:
         key, least = ("exec.layout.offload", "none") if updates else ("activation_offload", "false")
         raise RecipeError(
@@ -39,14 +36,8 @@ def with_bus(here: Here, section: TrainSection) -> Here:
             fix=f"set train.{key}={least}" + ("" if updates else "; train.recompute=full keeps less"),
             what="the optimizer's state" if updates else "activations",
         )
-    if updates and section.optimizer.name != "adamw":
-        raise RecipeError(
-            "only AdamW updates on the host",
-            where="train.optimizer.name",
-            seen=section.optimizer.name,
-            expected="adamw",
-            fix="set train.exec.layout.offload=none",
-        )
+    if updates:
+        section.optimizer.check_updates_on_host()
     if node.bus is not None:
         return here
     text = "nobody has listed this device's" if known is None else "catalogue: nodes with this device"

@@ -7,7 +7,7 @@ from typing import Literal
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import find_device
-from trainwright.hardware.catalogue.nodes import cluster, several
+from trainwright.hardware.catalogue.nodes import DEFAULT_BUS, joined, node_of
 from trainwright.hardware.machine.facts import MachineFacts
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.layouts import FixedLayout
@@ -22,8 +22,6 @@ from trainwright.spec.workload import ParallelPlan
 BETWEEN_PROCESSORS = "gloo"
 BETWEEN_NODES = "roce-100"
 """The network between machines, where nobody has listed it: as in the catalogue's node of unknown devices."""
-UNLISTED = "pcie4"
-"""The link between devices of this machine that the catalogue does not know."""
 
 
 def ranks_of(how: TrainExec, facts: MachineFacts) -> int:
@@ -77,13 +75,13 @@ def on_ranks(here: Here, ranks: int, nodes: int = 1) -> Here:
         device = replace(device, memory_bytes=memory_bytes, visible_bytes=visible, flops_per_s=flops_per_s)
         link = BETWEEN_PROCESSORS
     else:
-        link = UNLISTED
+        link = DEFAULT_BUS
     known = None if device.kind == "cpu" else find_device(device.name)
     network = BETWEEN_PROCESSORS if device.kind == "cpu" else BETWEEN_NODES
-    whole = several(here.cluster, f"{nodes}x{ranks}xhere", scale_up=link, scale_out=network)
+    whole = joined(here.cluster, nodes, ranks, scale_up=link, scale_out=network)
     node = replace(whole.node, device=device)
     if known is not None:
-        listed = cluster(f"1x{ranks}x{known.name}").node
+        listed = node_of(known, ranks)
         node = replace(node, scale_up=listed.scale_up, scale_up_devices=listed.scale_up_devices, bus=listed.bus)
     whole = replace(whole, node=node)
     if nodes == 1:

@@ -17,15 +17,11 @@ from trainwright.spec.workload import MASKED_KERNELS, MomentDtype, ParallelPlan,
 COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
-EXECUTED = frozenset(
-    ("dp_replicate", "dp_shard", "zero_stage", "tp", "sequence_parallel", "pp", "schedule", "virtual_stages", "cp")
-) | {"context", "shares", "micro_batch_sequences", "compile", "threads", "deterministic"}
-"""Fields that the trainer executes whatever they are."""
-
 REASONS = {
     "ep": "experts are not built",
     "offload": "weights and gradients stay on the device",
 }
+"""Fields of which the trainer executes the default alone; the others it executes whatever they are."""
 ALSO: Mapping[str, tuple[object, ...]] = {"offload": ("optimizer",)}
 """Values that are executed too."""
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"

@@ -89,6 +89,8 @@ def test_experts_may_be_more_even_and_fewer_tokens_predicted(capsys):
         (["--model", "mixtral-8x7b", "--on", "8xh100-sxm", "--expert-imbalance", "0.5"], "at least 1, seen 0.5"),
         (["--model", "llama3-8b", "--on", "h100-sxm", "--inference", "--mtp", "0"], "--mtp: this is about training"),
         (["--model", "gpt2"], "on which machines?"),
+        (["--model", "gtp2"], "did you mean gpt2"),
+        (["--model", "gtp2", "--inference"], "did you mean gpt2"),
         (["--on", "t4"], "which model?"),
         (["--model", "gtp2", "--on", "t4"], "did you mean gpt2"),
         (["--model", "gpt2", "--on", "t5"], "did you mean"),

@@ -276,3 +276,12 @@ def test_a_picture_that_cannot_be_drawn_takes_no_answer_away(capsys, tmp_path, m
     assert main([*SMALL, "--draw", str(tmp_path / "front.svg")]) == 3
     out, err = capsys.readouterr()
     assert "next: trainwright plan" in out and "no ink" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [([], "--model: which model?"), (["tiny.yaml"], "trainwright recommend --model tiny.yaml")],
+)
+def test_a_model_is_asked_for_with_what_to_type(arguments, line, capsys):
+    assert main(["recommend", *arguments]) == 2
+    assert line in capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device, device_names
 from trainwright.hardware.catalogue.links import link
-from trainwright.hardware.catalogue.nodes import cluster, names_here, node_size, several, written
+from trainwright.hardware.catalogue.nodes import cluster, names_here, node_of, node_size, several, written
 from trainwright.spec.device import ClusterSpec, NodeSpec
 
 
@@ -229,3 +229,8 @@ def test_a_cluster_is_written_as_shortly_as_it_is_read_again(size, text):
     assert written(*size) == text
     found = cluster(text)
     assert (found.nodes, found.node.devices, found.device.name) == size
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_a_node_of_a_device_is_that_of_its_cluster(devices):
+    assert node_of(device("h100-sxm"), devices) == cluster(f"1x{devices}xh100-sxm").node

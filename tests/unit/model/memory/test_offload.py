@@ -11,10 +11,11 @@ import torch
 
 from trainwright.core.errors import RecipeError
 from trainwright.model.decoder import Decoder
-from trainwright.model.memory.offload import STASH, HostActivations, offload_activations
+from trainwright.model.memory.offload import HostActivations, offload_activations
 from trainwright.planner.counts.saved_activations import MicroBatch, saved_bytes
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import SavedBytes
+from trainwright.spec.stack import STASH
 
 
 def network_of(tiny, family="llama", *, recompute="none", dtype=torch.float32):

@@ -1,12 +1,17 @@
+from dataclasses import dataclass
+
 import pytest
 
 from trainwright import api
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
 from trainwright.pipeline import planning
-from trainwright.pipeline.planning import training_of
+from trainwright.pipeline.planning import question_about, training_of
 from trainwright.pipeline.several import dry_run as module
 from trainwright.pipeline.several.dry_run import dry_run
+from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.scenario import scenario_of
+from trainwright.spec.plan import Plan
 from trainwright.testing.machine import fake_machine
 
 RECIPE = """\
@@ -21,24 +26,38 @@ train:
 """
 
 
+@dataclass(frozen=True)
+class Counted:
+    """What stands for a dry run: the plan that it is given, and what is noted beside it."""
+
+    plan: Plan
+    notes: tuple[str, ...] = ()
+
+
 @pytest.fixture
-def planned(tmp_path, monkeypatch):
-    """Called with overrides and a cluster: the plan that the trainer is given."""
+def counted(tmp_path, monkeypatch):
+    """Called with overrides and a cluster."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.yaml").write_text(RECIPE)
     monkeypatch.setattr(planning, "left_here", lambda *args, **kwargs: None)
     monkeypatch.setattr(planning, "machine_of", lambda recipe, root: fake_machine())
 
     def loaded(name, kind):
-        return (lambda recipe, plan: plan) if name.endswith(":dry_run") else load(name, kind=kind)
+        return (lambda recipe, plan: Counted(plan)) if name.endswith(":dry_run") else load(name, kind=kind)
 
     monkeypatch.setattr(module, "load", loaded)
 
-    def plan(*overrides, on=None):
+    def run(*overrides, on=None):
         training, _ = training_of(api.load_recipe("r.yaml", overrides=overrides), root=tmp_path, step=None)
         return dry_run(training, root=tmp_path, on=on)
 
-    return plan
+    return run
+
+
+@pytest.fixture
+def planned(counted):
+    """The same, for the plan alone."""
+    return lambda *overrides, on=None: counted(*overrides, on=on).plan
 
 
 def test_the_layout_of_the_recipe_needs_no_devices(planned):
@@ -78,3 +97,16 @@ def test_what_is_recomputed_does_not_decide_which_layouts_are_tried(planned, rec
     plan = planned(*few, *free, on="4xh100-sxm")  # of two sequences each rank of four cannot have one
     assert (plan.parallel.tp, plan.parallel.dp_shard * plan.parallel.dp_replicate) == (2, 2)
     assert plan.workload.recompute == recompute
+
+
+FREE = ("model.context_tokens=1024", "train.sequence_tokens=1024", "train.batch_tokens=2048", "train.exec.layout=auto")
+
+
+def test_a_layout_that_is_left_open_is_the_plans_or_the_run_says_why_it_is_not(counted, tmp_path):
+    training, _ = training_of(api.load_recipe("r.yaml", overrides=FREE), root=tmp_path, step=None)
+    asked = plan_run(scenario_of(question_about(training, on="4xh100-sxm", root=tmp_path)))
+    found = counted(*FREE, on="4xh100-sxm")
+    assert (found.plan.parallel, found.notes) == (asked.parallel, ())
+    (note,) = counted(*FREE, "train.optimizer.moments=int8", on="4xh100-sxm").notes
+    assert note.startswith("another layout than plan --on 4xh100-sxm chooses (")
+    assert "which this trainer does not execute: tp=2: " in note

@@ -40,6 +40,12 @@ def test_phases_partition_the_step_and_the_run(made):
     assert estimate.tokens_per_s == pytest.approx(made.plan.workload.batch_tokens / estimate.phases.total_s)
 
 
+def test_a_bubble_is_planned_in_the_phase_in_which_a_run_measures_it(made):
+    step, phases = made.choice.forecast.step, made.plan.estimate.phases
+    assert phases.communicate == pytest.approx(float(step.communicate[0] + step.idle[0]))
+    assert phases.other == pytest.approx(float(step.host[0]))
+
+
 def test_memory_is_within_the_device_where_it_fits(made):
     estimate = made.plan.estimate
     assert estimate.fits and estimate.memory.total_bytes <= estimate.memory_available_bytes
@@ -152,9 +158,10 @@ def test_communication_of_both_ways_sums_to_what_is_exposed():
         tokens=10**12,
         layout={"pp": 16, "tp": 4, "ep": 64, "schedule": "dualpipe"},
     )
-    made = planned(scenario_of(asked)).plan
-    assert sum(part.seconds for part in made.estimate.exposed) == pytest.approx(made.estimate.phases.communicate)
-    assert made.parallel.schedule == "dualpipe"
+    made = planned(scenario_of(asked))
+    sent_s = float(made.choice.forecast.step.communicate[0])
+    assert sum(part.seconds for part in made.plan.estimate.exposed) == pytest.approx(sent_s)
+    assert made.plan.parallel.schedule == "dualpipe"
 
 
 def test_runs_that_say_nothing_or_too_much_are_spoken_of():

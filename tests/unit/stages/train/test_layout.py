@@ -19,9 +19,14 @@ from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.families.family import FAMILY
 from trainwright.spec.workload import ParallelPlan
-from trainwright.stages.train.layout import EXECUTED, REASONS, check_executable, refusals
+from trainwright.stages.train.layout import REASONS, check_executable, refusals
 from trainwright.stages.train.stage import settings_of
 from trainwright.testing.machine import fake_machine
+
+EXECUTED = frozenset(
+    ("dp_replicate", "dp_shard", "zero_stage", "tp", "sequence_parallel", "pp", "schedule", "virtual_stages", "cp")
+) | {"context", "shares", "micro_batch_sequences", "compile", "threads", "deterministic"}
+"""Fields that the trainer executes whatever they are."""
 
 
 def test_every_field_is_executed_or_has_a_reason() -> None:

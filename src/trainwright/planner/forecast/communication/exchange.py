@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import FROZEN_BYTES, adapter_parameters
+from trainwright.planner.counts.adapters import QUANTISED, adapter_parameters, frozen_bytes
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values, counted_once
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.counts.ranks import expert_tp, fullest, owners, rank_parameters, slowest_layers
@@ -225,15 +225,16 @@ def _experts_s(
     return sum(dispatch_s(fabric, model.experts, dispatch, size * tokens, group) for size in (there, back))
 
 
-def _kept_bytes(model: ModelSpec, workload: Workload) -> float:
+def _kept_bytes(run: RunSpec) -> float:
     """Returns the bytes of a weight as it is gathered: a product's, but quantised ones of blocks come as they are kept.
 
     FSDP gathers them in four bits (bitsandbytes' ``quant_storage``; QLoRA, arXiv 2305.14314, section 3).
     """
+    model, workload = run.transformer, run.workload
     size = workload.element_bytes
-    stored = FROZEN_BYTES.get(workload.adapter.frozen) if workload.adapter else None
-    if stored is None:
+    if workload.adapter is None or workload.adapter.frozen not in QUANTISED:
         return size
+    stored = frozen_bytes(workload.adapter.frozen, double_quantised=run.stack.memory.double_quantised)
     blocks = block_matrix_parameters(model) / total_parameters(model)
     return stored * blocks + size * (1 - blocks)
 
@@ -270,7 +271,7 @@ def _weights(run: RunSpec, layouts: Layouts, fabric: Fabric, groups: Placement) 
         experts_s = np.where(experts_bytes > 0, collective(fabric, experts_bytes / pieces, experts_group), 0.0)
         return pieces * (dense_s + experts_s)
 
-    gather = both(all_gather_s, _kept_bytes(model, workload) * dense, size * experts)
+    gather = both(all_gather_s, _kept_bytes(run) * dense, size * experts)
     trained, trained_experts = dense, experts
     if workload.adapter is not None:
         trained = np.full(len(layouts), float(adapter_parameters(model, workload.adapter)))

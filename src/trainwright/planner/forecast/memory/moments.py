@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
+from trainwright.planner.counts.adapters import QUANTISED
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.counts.parameters import matrices
 from trainwright.planner.counts.process import KEEPS_GRADIENTS
@@ -35,10 +36,8 @@ from trainwright.planner.forecast.memory.activations import (
     widened,
 )
 from trainwright.planner.forecast.memory.states import Kept, MemoryCase, reduces_in_half
+from trainwright.spec.stack import STASH
 
-STASH = 5
-"""Saved tensors on their way to host memory that are still on the device (pytorch/torchtune@bd2a0fc7c:
-torchtune/training/_activation_offloading.py, ``max_fwd_stash_size``; TRL takes the same)."""
 MOMENTS = ("loss", "backward", "end", "update", "load")
 
 
@@ -255,7 +254,7 @@ def alive_bytes(case: MemoryCase, step: Pass) -> Numbers:
 
 def dequantised_bytes(case: MemoryCase) -> Numbers:
     """Returns the bytes [L] of a block's largest quantised matrix, as a product needs it."""
-    quantised = case.adapter is not None and case.adapter.frozen in ("nf4", "int4", "int8")
+    quantised = case.adapter is not None and case.adapter.frozen in QUANTISED
     largest = max(matrix.elements for matrix in matrices(case.model) if matrix.part not in ("head", "stem"))
     return quantised * largest * case.element_bytes / case.layouts.tp
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import adapted, adapter_parameters
+from trainwright.planner.counts.adapters import adapted, adapter_parameters, frozen_bytes
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import (
     AVERAGE_BYTES,
@@ -31,11 +31,6 @@ from trainwright.spec.model import FAMILIES, ModelSpec
 from trainwright.spec.stack import StackMemory
 from trainwright.spec.workload import DEFAULT_KERNELS, Adapter, KernelChoice, Workload
 
-FROZEN_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 4 / 64, "int4": 0.5 + 3 / 128}
-"""Bytes of one frozen element. nf4: four bits, and one fp32 scale for 64 of them (Dettmers et al., 2023, arXiv
-2305.14314, section 3); int4: GPTQ's groups of 128 with a 16-bit scale and a packed zero point."""
-NF4_DOUBLE_BYTES = 0.5 + (1 + 4 / 256) / 64
-"""nf4 with double quantisation: 8-bit scales, 256 of them under one fp32 scale (same section)."""
 PAGED_ELEMENTS = 1e5
 """Smaller tensors keep their moments on the device (bitsandbytes-foundation/bitsandbytes@95f9af30:
 bitsandbytes/optim/optimizer.py, lines 383-393)."""
@@ -77,9 +72,7 @@ class MemoryCase:
         """Returns the bytes of a block's weight where it is gathered: frozen ones as they are kept."""
         if self.adapter is None:
             return self.element_bytes
-        if self.adapter.frozen == "nf4" and self.memory.double_quantised:
-            return NF4_DOUBLE_BYTES
-        return FROZEN_BYTES[self.adapter.frozen]
+        return frozen_bytes(self.adapter.frozen, double_quantised=self.memory.double_quantised)
 
     @property
     def own(self) -> bool:

@@ -51,14 +51,7 @@ class HostOptimizers(Optimizers):
         Raises:
             RecipeError: another optimizer; and as ``Optimizers``.
         """
-        if section.name != "adamw":
-            raise RecipeError(
-                "only AdamW updates on the host",
-                where="train.optimizer.name",
-                seen=section.name,
-                expected="adamw",
-                fix="set train.exec.layout.offload=none",
-            )
+        section.check_updates_on_host()
         super().__init__(network, section, kernel)
         self._pins, self._waits = pins(network.device.type), network.device.type != "cpu"
         self._device_of: dict[Tensor, nn.Parameter] = {}

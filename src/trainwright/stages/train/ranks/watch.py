@@ -25,11 +25,10 @@ from trainwright.artifact.store import writing
 from trainwright.core.errors import MachineError, TrainingError, in_one_line
 from trainwright.core.units import format_seconds
 from trainwright.runtime.faults.beat import State, heard, innermost, interval_s, stack_of
+from trainwright.spec.measures import STEP_PHASES
 from trainwright.stages.train.ranks.lag import Lag
 
 GO_ON = "run the same command to go on from the last checkpoint"
-STEP_PHASES = frozenset(("data_wait", "preprocess", "host_to_device", "forward", "backward", "communicate", "update"))
-"""Phases with a limit; an evaluation or a checkpoint takes what it takes."""
 AFTER_A_STEP = frozenset(("evaluate", "checkpoint"))
 """Phases that belong to the updates made, not to the next one."""
 TIMES_THE_LONGEST = 3.0
@@ -155,6 +154,7 @@ class Watch:
         still = []
         for rank, state in states.items():
             stands_s = now_s - state.progressed_s
+            # An evaluation or a checkpoint takes what it takes.
             if state.phase not in STEP_PHASES or not state.steps_here:
                 continue
             if stands_s > limit_s:

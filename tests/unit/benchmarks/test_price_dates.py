@@ -2,12 +2,23 @@
 
 import os
 import subprocess
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import pytest
 
 from trainwright.core.errors import MachineError
-from trainwright.hardware.prices.dates import REPOSITORY, dated, last_changed
 from trainwright.hardware.prices.snapshot import packaged
+
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "price_dates.py"
+
+
+@pytest.fixture(scope="module")
+def dates():
+    spec = spec_from_file_location(SCRIPT.stem, SCRIPT)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
@@ -33,34 +44,34 @@ def history(tmp_path_factory):
     return clone, names
 
 
-def test_a_list_is_as_old_as_its_last_change_up_to_the_commit(history):
+def test_a_list_is_as_old_as_its_last_change_up_to_the_commit(dates, history):
     clone, (first, second, third) = history
-    assert last_changed(clone, "vms.csv", first) == last_changed(clone, "vms.csv", second) == "2026-03-01"
-    assert last_changed(clone, "vms.csv", third) == "2026-05-01"
-    assert last_changed(clone, "never.csv", third) == ""
+    assert dates.last_changed(clone, "vms.csv", first) == dates.last_changed(clone, "vms.csv", second) == "2026-03-01"
+    assert dates.last_changed(clone, "vms.csv", third) == "2026-05-01"
+    assert dates.last_changed(clone, "never.csv", third) == ""
 
 
-def test_rows_without_a_day_get_theirs_and_no_others_change(history):
+def test_rows_without_a_day_get_theirs_and_no_others_change(dates, history):
     clone, (_, second, third) = history
     rows = [
-        {"source": f"{REPOSITORY}:vms.csv", "as_of": second, "date": ""},
-        {"source": f"{REPOSITORY}:vms.csv", "as_of": third, "date": "2024-12-31"},
+        {"source": f"{dates.REPOSITORY}:vms.csv", "as_of": second, "date": ""},
+        {"source": f"{dates.REPOSITORY}:vms.csv", "as_of": third, "date": "2024-12-31"},
         {"source": "someone/else:vms.csv", "as_of": third, "date": ""},
     ]
-    assert [row["date"] for row in dated(rows, clone)] == ["2026-03-01", "2024-12-31", ""]
+    assert [row["date"] for row in dates.dated(rows, clone)] == ["2026-03-01", "2024-12-31", ""]
     assert rows[0]["date"] == "", "what is given stays as it is"
 
 
-def test_what_has_no_such_commit_says_so(history, tmp_path):
+def test_what_has_no_such_commit_says_so(dates, history, tmp_path):
     clone, _ = history
     with pytest.raises(MachineError, match="cannot read a history"):
-        last_changed(clone, "vms.csv", "0123456")
+        dates.last_changed(clone, "vms.csv", "0123456")
     with pytest.raises(MachineError, match="a clone of skypilot-org"):
-        last_changed(tmp_path, "vms.csv", "0123456")
+        dates.last_changed(tmp_path, "vms.csv", "0123456")
 
 
-def test_packaged_rows_name_a_file_and_a_commit_that_a_history_can_be_asked_for():
-    rows = [row for each in packaged() for row in each.rows if row["source"].startswith(REPOSITORY)]
+def test_packaged_rows_name_a_file_and_a_commit_that_a_history_can_be_asked_for(dates):
+    rows = [row for each in packaged() for row in each.rows if row["source"].startswith(dates.REPOSITORY)]
     assert len(rows) > 300
     assert all(row["source"].partition(":")[2].startswith("catalogs/v") for row in rows)
     assert all(len(row["as_of"].partition(" ")[0]) == 7 for row in rows)
