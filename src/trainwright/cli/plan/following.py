@@ -38,7 +38,17 @@ def following(args: argparse.Namespace, question: Question, planned: Planned) ->
     # Of what other software trains this project has no command: where nobody said yet what is paid, that is next.
     if _is_bought(args):
         return f"{command_line(args, 'plan', QUESTION, {'on': args.on})} --json > plan.json"
-    return command_line(args, "recommend", OF_RUN)
+    return f"{command_line(args, 'recommend', OF_RUN)}{_or_packed(plan)}"
+
+
+def _or_packed(plan: Plan) -> str:
+    """Returns the option of those whose software packs, as a comment; empty where nothing was assumed of it."""
+    from trainwright.core.units import format_factor
+    from trainwright.planner.explain.swing import FIRST, largest
+
+    packed = (each for each in largest(plan, 2 * FIRST) if each.assumption.key == "usual_packing")
+    factor = next((each.factor for each in packed), 1.0)
+    return "" if factor == 1.0 else f"  # --packing on, where your software packs: time x {format_factor(factor)}"
 
 
 def surely_fitting(args: argparse.Namespace, planned: Planned) -> str:

@@ -138,7 +138,7 @@ def add_run(run: argparse._ArgumentGroup) -> None:
         "--recompute", metavar="HOW", help="none, selective or full (default: the stack's, else the fastest)"
     )
     run.add_argument(
-        "--layout", metavar="LAYOUT", help="auto, or what is fixed of it: dp_shard=64,tp=8; the rest is chosen"
+        "--layout", metavar="LAYOUT", help="auto, or what is fixed: dp_shard=64,tp=8, compile=true; the rest is chosen"
     )
     run.add_argument("--method", metavar="NAME", help="tune a trained model: full, lora or qlora (default: train anew)")
     run.add_argument("--task", metavar="NAME", help="classify: tune it to tell classes apart")

@@ -166,11 +166,12 @@ def _activations(planned: Planned) -> Explanation:
         Term("M", place.at(stages.moe_layers), "layers", "on this stage, with experts"),
         Term("m", place.at(mixed), "bytes", each),
         Term("o", place.at(step.beside), "bytes", "kept outside of the layers"),
+        Term("g", place.at(step.gone), "bytes", "waits in host memory"),
         Term("i", inside, "bytes", "inside the block that goes backward"),
     ]
-    formula = "p × (L × a + M × m + o) + i"
+    formula = "p × (L × a + M × m + o) - g + i"
     # What is not there needs no symbol.
-    for symbol, pattern in (("M", " + M × m"), ("o", " + o"), ("i", " + i")):
+    for symbol, pattern in (("M", " + M × m"), ("o", " + o"), ("g", " - g"), ("i", " + i")):
         if next(term for term in terms if term.symbol == symbol).value == 0:
             formula = formula.replace(pattern, "")
             terms = [term for term in terms if term.symbol not in ({"M", "m"} if symbol == "M" else {symbol})]

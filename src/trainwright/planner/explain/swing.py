@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.runs import read_runs
+from trainwright.hardware.catalogue.stacks import stack
+from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.work import peak_flops_per_s
+from trainwright.planner.forecast.forecast import step_s
 from trainwright.planner.plan.sizes import AS_ASKED
+from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.plan import INTERVAL, Assumption, Plan
+from trainwright.spec.run import PlacedRun, RunSpec
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import Workload
 
 FIRST = 3
 """How many are named before all of them are asked for."""
@@ -19,18 +27,26 @@ TIGHT = 0.7
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Swing:
-    """``factor`` by which ``of`` (time, cost, memory) moves; infinite where it is not known at all."""
+    """``factor`` by which ``of`` (time, cost, memory) moves; infinite where it is not known at all.
+
+    It is below 1 where the answer can only become less.
+    """
 
     assumption: Assumption
     factor: float
     of: str
 
+    @property
+    def size(self) -> float:
+        """Returns how far it moves, up or down."""
+        return max(self.factor, 1 / self.factor)
+
 
 def largest(plan: Plan, count: int = FIRST) -> tuple[Swing, ...]:
     """Returns the assumptions that move a plan most, the largest first; none by its cost where it does not fit."""
     swings = [_swing(plan, each) for each in plan.estimate.assumptions]
-    moving = [each for each in swings if each.factor > 1.005 and (plan.estimate.fits or each.of != "cost")]
-    return tuple(sorted(moving, key=lambda each: -each.factor)[:count])
+    moving = [each for each in swings if each.size > 1.005 and (plan.estimate.fits or each.of != "cost")]
+    return tuple(sorted(moving, key=lambda each: -each.size)[:count])
 
 
 def _swing(plan: Plan, assumption: Assumption) -> Swing:
@@ -57,6 +73,22 @@ def _of_overhead(plan: Plan, assumption: Assumption) -> tuple[str, float]:
 def _of_length(plan: Plan, assumption: Assumption) -> tuple[str, float]:
     """Half or twice the tokens, where nobody said how many."""
     return "time", 2.0 if assumption.origin == "default" else 1.0
+
+
+def _of_packing(plan: Plan, assumption: Assumption) -> tuple[str, float]:
+    """The same layout with full sequences, token for token: no padding, and longer products."""
+    software = next((each.value for each in plan.estimate.assumptions if each.key == "software"), None)
+    if plan.workload.example_tokens is None or not isinstance(software, str):
+        return "time", 1.0
+    filled = replace(plan.workload, example_tokens=None, example_spread=0.0)
+    padded_s, packed_s = (_s_per_token(plan, each, stack(software)) for each in (plan.workload, filled))
+    return "time", packed_s / padded_s
+
+
+def _s_per_token(plan: Plan, workload: Workload, software: Stack) -> float:
+    run = RunSpec(model=plan.model, workload=workload, cluster=plan.cluster, stack=software, tunes=True)
+    layouts = Layouts.one(PlacedRun(run=run, parallel=plan.parallel))
+    return float(step_s(run, layouts, CATALOGUE)[0]) / workload.step_tokens
 
 
 def _of_price(plan: Plan, assumption: Assumption) -> tuple[str, float]:
@@ -102,6 +134,7 @@ _RULES: Mapping[str, Callable[[Plan, Assumption], tuple[str, float]]] = {
     "time_range": _of_software,
     "overhead": _of_overhead,
     "length": _of_length,
+    "usual_packing": _of_packing,
     "price": _of_price,
     "billing": _of_billing,
     "availability": _of_availability,

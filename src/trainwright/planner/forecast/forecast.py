@@ -15,7 +15,7 @@ from trainwright.planner.counts.kernels import Exposure, Kernels, Kind, RateSour
 from trainwright.planner.counts.layouts import Layouts, Numbers, taken
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.communication.exchange import Exchange
-from trainwright.planner.forecast.host_link import paged_s
+from trainwright.planner.forecast.host_link import doubt, paged_s
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.forecast.padded import apart, kernels_of
@@ -146,7 +146,7 @@ def forecast(run: RunSpec, layouts: Layouts, source: RateSource, *, memory: Memo
         sent=sent,
         memory=memory,
         step=step_table(run, kernels, sent, layouts, exposure, memory=memory),
-        spread=source.spread(run),
+        spread=math.hypot(source.spread(run), doubt(run, layouts)),
     )
 
 
@@ -156,6 +156,19 @@ def step_s(run: RunSpec, layouts: Layouts, source: RateSource) -> Numbers:
     sent = apart(run, layouts, network.exchange)
     memory = network.memory(run, layouts, source.process(run)) if pages else None
     return step_table(run, kernels_of(source, run, layouts), sent, layouts, source.exposure(run), memory=memory).total_s
+
+
+def moved_slowdown(forecast: Forecast) -> float:
+    """Returns the first layout's seconds over those of the same layout with all of it on the device, were there room.
+
+    What leaves the device makes room for larger micro batches; that they are worth more than what they wait, no measured
+    run shows.
+    """
+    work = replace(forecast.run.workload, paged_moments=False, activation_offload=False)
+    layouts = forecast.layouts
+    stays = replace(layouts, offload=np.zeros_like(layouts.offload))
+    seconds = step_s(replace(forecast.run, workload=work), stays, forecast.source)
+    return float(forecast.step_s[0] / seconds[0])
 
 
 def step_table(

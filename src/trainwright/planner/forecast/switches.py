@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_bytes
 from trainwright.planner.counts.lengths import padded_tokens
 from trainwright.planner.forecast.forecast import Forecast
+from trainwright.planner.forecast.host_link import doubt
 from trainwright.planner.forecast.memory.moments import pass_bytes
 from trainwright.planner.forecast.memory.states import case_of
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.run import RunSpec
 
+OFFLOADED_KEY = "offload_unmeasured"
 PAGED = "bitsandbytes-foundation/bitsandbytes@95f9af30:bitsandbytes/optim/optimizer.py"
 COPIED = "pytorch/torchtune@bd2a0fc7c:torchtune/training/_activation_offloading.py"
 
@@ -67,6 +70,10 @@ def moved_assumptions(forecast: Forecast, *, by_habit: bool = False) -> list[Ass
         source = f"to the host and back behind the passes{rate}, the last 5 tensors stay; {COPIED}"
         origin: Origin = "default" if by_habit else "given"
         notes.append(Assumption("activations", value, "", origin, source, key="activation_offload"))
+    if deviation := doubt(run, forecast.layouts):
+        value = f"in no measured run: the range is wider, by a factor of {math.exp(deviation):.2f} (one deviation)"
+        source = "as on devices that no published run is on; copies slow the kernels beside them as FSDP's gathers do"
+        notes.append(Assumption("speed with offload", value, "", "default", source, key=OFFLOADED_KEY))
     if run.workload.example_tokens is not None:
         notes.append(_padding(forecast))
     return notes

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
+from trainwright.hardware.catalogue.stacks import DEFAULT
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.sizes import sequence_of
@@ -48,7 +49,7 @@ def as_usual(
     layout = FixedLayout()
 
     def taken(habit: Habit, usual: Usual, value: str) -> None:
-        source = f"software {software.name!r} default: {usual.source}"
+        source = usual.source if software.name == DEFAULT else f"software {software.name!r} default: {usual.source}"
         note(Assumption(NAMES[habit], value, "", "default", source, key=f"{USUAL}{habit}"))
 
     if not question.model.is_divisible:
@@ -86,6 +87,13 @@ def as_usual(
         if reachable:
             taken("activation_offload", moves, moves.value)
     return question, layout
+
+
+def habits(assumptions: Iterable[Assumption], software: Stack) -> str:
+    """Returns what software does by itself in one line; empty where nothing of it was taken over."""
+    found = [f"{each.name} {each.value}" for each in assumptions if each.key.startswith(USUAL)]
+    who = "most software for tuning" if software.name == DEFAULT else software.name
+    return f"as {who} does by default: {', '.join(found)}" if found else ""
 
 
 def _habit(question: Question, software: Stack, habit: Habit) -> Usual | None:

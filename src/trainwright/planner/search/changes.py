@@ -21,7 +21,7 @@ from trainwright.hardware.catalogue.support import QUANTISED, check
 from trainwright.planner.counts.adapters import attention, beside
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import RECOMPUTES, FixedLayout
-from trainwright.planner.forecast.forecast import step_s
+from trainwright.planner.forecast.forecast import moved_slowdown, step_s
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
@@ -37,8 +37,8 @@ SLOW = 10.0
 """Times as long as the run would take with memory enough, beyond which several changes are tried together, too."""
 MOST_TOGETHER, BETTER = 5, 4.0
 """Changes of several things at once that are named, the least slowdown first, and up to so many times that."""
-UNUSUAL = 1.1
-"""By how much offloads and more devices have to be faster than what people change first: method and precision."""
+UNUSUAL = 1.35
+"""By how much offloads and more devices have to be faster than what people do: a deviation of an unmeasured offload."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -385,6 +385,8 @@ def _tried(variant: _Variant, run: RunSpec, known: _Known) -> Change | None:
     if best is None:
         return None
     slowdown = float(best.step_s[0]) * cluster.devices / workload.step_tokens / known.unit
+    if variant.moves:  # what nobody measured is not called faster
+        slowdown = max(slowdown, moved_slowdown(best))
     (found,) = ranked(best, cluster.device)
     return Change(
         name=variant.name,

@@ -11,7 +11,7 @@ from trainwright.planner.cost.assumptions import rented
 from trainwright.planner.explain.run import beside_steps
 from trainwright.planner.forecast.memory.moments import MOMENTS
 from trainwright.planner.plan.layout import mesh
-from trainwright.planner.plan.usual import USUAL
+from trainwright.planner.plan.usual import habits
 from trainwright.render.numbers import energy, expected, format_rate, number, share
 from trainwright.render.page import Page
 from trainwright.render.plans.assumptions import LONG, assumption_row, shortened
@@ -63,9 +63,8 @@ def show(
     page.heading(verdict(plan))
     page.line(_what(plan, question))
     page.line(f"layout ({'as asked' if question.layout else 'chosen'}): {mesh(plan.parallel, work.recompute)}")
-    habits = [f"{each.name} {each.value}" for each in estimate.assumptions if each.key.startswith(USUAL)]
-    if habits:
-        page.line(f"as {planned.scenario.run.stack.name} does by default: {', '.join(habits)}")
+    if by_default := habits(estimate.assumptions, planned.scenario.run.stack):
+        page.line(by_default)
     if plan.cluster.nodes > 1:
         page.line(_network(plan))
     if estimate.fits:

@@ -8,6 +8,7 @@ from trainwright.core.units import format_bytes, format_factor
 from trainwright.hardware.catalogue.accelerators import NEVER_RUN_KEY
 from trainwright.planner.cost.assumptions import THIN
 from trainwright.planner.explain.swing import largest
+from trainwright.planner.forecast.switches import OFFLOADED_KEY
 from trainwright.render.page import Page
 from trainwright.render.plans.assumptions import assumption_row
 
@@ -66,7 +67,7 @@ def show_first(page: Page, plan: Plan, *, following: str) -> None:
         for entry in entries:
             if entry.origin == "ledger":
                 page.line(f"{entry.name}: {entry.source}")
-            elif entry.key == NEVER_RUN_KEY:
+            elif entry.key in (NEVER_RUN_KEY, OFFLOADED_KEY):
                 page.line(f"{entry.name}: {entry.value}")
             elif entry.key == THIN:
                 page.line(f"{entry.name}: {entry.value:,.0f}; {entry.source}")

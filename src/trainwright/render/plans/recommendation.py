@@ -13,7 +13,7 @@ from trainwright.core.money import format_usd
 from trainwright.core.units import format_count, format_factor, format_seconds
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
-from trainwright.planner.plan.usual import USUAL
+from trainwright.planner.plan.usual import habits
 from trainwright.planner.search.joined import of_answers
 from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.ranking import pareto_front
@@ -114,9 +114,8 @@ def _answer(scenario: Scenario, recommendation: Recommendation, shown: Shown, lo
     every = (*recommendation.options, *recommendation.closest)
     lines = _verdicts(recommendation, together=shown.judged is not None and shown.judged.together)
     lines.append(_what(scenario, looks, shown.model_name))
-    habits = [f"{each.name} {each.value}" for each in scenario.assumptions if each.key.startswith(USUAL)]
-    if habits:
-        lines.append(f"as {scenario.run.stack.name} does by default: {', '.join(habits)}")
+    if by_default := habits(scenario.assumptions, scenario.run.stack):
+        lines.append(by_default)
     if shown.judged is not None:
         lines.append(shown.judged.verdict)
     if every:

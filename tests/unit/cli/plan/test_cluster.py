@@ -62,7 +62,8 @@ def test_the_next_command_makes_the_change_that_the_verdict_names_and_fits(asked
     assert cli.main(following.split()[2:]) == 0
     out = capsys.readouterr().out
     assert not out.startswith("does not fit")
-    name = change.removeprefix("layout auto: ").partition(" devices")[0].removesuffix(" tokens")
+    name = change.removeprefix("layout auto: ").removeprefix("sequences of ")
+    name = name.partition(" devices")[0].removesuffix(" tokens")
     by_switch = {"weights and states in 16 bits alone": "--states pure"}.get(name, "offload")
     assert name and (name in out or by_switch in following or (name.startswith("offload") and ", offload " in out))
 

@@ -83,7 +83,7 @@ def test_what_may_not_fit_names_the_command_of_a_plan_that_surely_does(capsys):
     assert first.startswith("uncertain")
     (line,) = [line for line in lines if line.startswith("surely fits with ")]
     name, _, command = line.partition(" x the device-time: ")
-    assert name.startswith("surely fits with QLoRA, 1.0")
+    assert name.startswith("surely fits with QLoRA, 1.1")
     assert cli.main(shlex.split(command)[1:]) == 0
     surely = capsys.readouterr().out
     assert surely.startswith("fits: ") and "surely fits with" not in surely

@@ -39,11 +39,23 @@ def test_frozen_weights_are_not_kept_as_trained_ones():
     assert of(tight, "states") is None or of(tight, "states").factor < 1.1
 
 
+def test_packing_that_nobody_named_moves_the_time_by_what_full_sequences_take():
+    padded = planned(on="rtx-4090", method="qlora")
+    assert padded.workload.example_tokens is not None
+    packed = planned(on="rtx-4090", method="qlora", packing="on")
+    swing = of(padded, "usual_packing")
+    assert swing.of == "time" and swing.assumption.origin == "default"
+    assert swing.factor == pytest.approx(packed.estimate.seconds.mid / padded.estimate.seconds.mid, rel=0.1)
+    assert swing in largest(padded), "twice as long is named first"
+    assert of(packed, "usual_packing") is None
+    assert of(planned(on="rtx-4090", method="qlora", packing="off"), "usual_packing") is None
+
+
 def test_a_price_that_nobody_knows_comes_first():
     plan = planned(on="mi300x", method="lora")
     first, *others = largest(plan)
     assert (first.assumption.key, first.of) == ("price", "cost")
-    assert len(others) == 2 and others[0].factor >= others[1].factor
+    assert len(others) == 2 and others[0].size >= others[1].size
 
 
 def test_memory_matters_where_it_is_tight():

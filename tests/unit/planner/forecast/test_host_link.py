@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -6,9 +7,10 @@ import pytest
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
 from trainwright.hardware.catalogue.stacks import read_stack
-from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.layouts import OFFLOADS, Layouts
 from trainwright.planner.forecast.forecast import forecast, step_s
-from trainwright.planner.forecast.host_link import activations_s, paged_s
+from trainwright.planner.forecast.host_link import UNMEASURED, activations_s, doubt, paged_s
+from trainwright.planner.forecast.memory.offload import SLOWED
 from trainwright.planner.forecast.memory.table import predict_memory, usable_bytes
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.run import RunSpec
@@ -91,7 +93,7 @@ def test_copies_are_hidden_where_the_passes_are_longer():
     copying = 4 * (32 - 5) * 2 * 2048 * 4096 * 2 / bus
     # Recomputed layers leave 2 M d bytes a layer for 24 M d^2 operations or so: a PCIe link keeps pace.
     assert copying < step.forward[0]
-    assert activations_s(asked(work), layouts, step)[0] < 0.1 * copying
+    assert activations_s(asked(work), layouts, step)[0] == pytest.approx(2 * SLOWED * copying)
     whole = rows(work, recompute="none", micro_batch=1)
     fast = replace(step, forward=0 * step.forward, backward=0 * step.backward)
     gone = predict_memory(asked(work), whole).host_bytes[0]
@@ -107,3 +109,12 @@ def test_a_forecast_counts_the_copies_as_communication():
     assert extra > 0
     assert with_.step.communicate[0] - without.step.communicate[0] == pytest.approx(extra)
     assert with_.step_s[0] - without.step_s[0] == pytest.approx(extra)
+
+
+def test_a_run_that_offloads_has_a_wider_range_since_none_was_measured():
+    work = replace(TUNED, activation_offload=True)
+    stays, moves = (forecast(asked(each), rows(each), CATALOGUE) for each in (TUNED, work))
+    assert moves.spread == pytest.approx(math.hypot(stays.spread, UNMEASURED))
+    assert doubt(asked(TUNED), rows(TUNED)) == 0.0
+    frozen = replace(rows(TUNED), offload=np.full(1, float(OFFLOADS.index("frozen"))))
+    assert doubt(asked(TUNED), frozen) == UNMEASURED

@@ -46,8 +46,9 @@ def test_a_way_is_planned_as_it_was_recommended(name):
         where = f"{way.cluster} {way.source}"
         assert (plan.parallel, plan.workload.recompute) == (way.parallel, way.recompute), where
         assert plan.estimate.memory.total_bytes == pytest.approx(way.memory_bytes, rel=1e-3), where
-        # A plan plays its pipeline out, which the search's assumption says of itself.
-        near = 0.05 if way.parallel.pp > 1 else 1e-6
+        # A plan plays its pipeline out, which the search's assumption says of itself; a search counts padded lengths
+        # that hardly differ as one.
+        near = 0.05 if way.parallel.pp > 1 else 0.005 if plan.workload.example_tokens is not None else 1e-6
         assert plan.estimate.seconds.mid == pytest.approx(way.seconds, rel=near), where
         assert plan.estimate.usd is None or plan.estimate.usd.mid == pytest.approx(way.usd, rel=near), where
         assert plan.workload.total_tokens == way.tokens, where

@@ -184,7 +184,7 @@ def test_updates_in_the_backward_pass_have_a_layout_of_one_micro_batch_or_say_wh
 
 
 def test_a_faster_layout_that_was_not_chosen_says_what_it_needs():
-    choice = chosen("auto", on="h100-sxm", method="lora", recompute="full")
+    choice = chosen("auto", on="h100-sxm", method="lora", recompute="full", packing="on")
     chosen_at = choice.parallel.micro_batch_sequences
     faster = [other for other in choice.rejected if "faster" in other.reason]
     assert faster and all(int(re.search(r"micro batch (\d+)", other.name)[1]) > chosen_at for other in faster)

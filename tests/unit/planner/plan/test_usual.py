@@ -17,6 +17,7 @@ from trainwright.planner.plan.cluster import planned, with_ways
 from trainwright.planner.plan.layout import choose, wanted_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.usual import NAMES, USUAL, as_usual
+from trainwright.planner.plan.usual import habits as line
 from trainwright.planner.search.recommend import recommend
 from trainwright.spec.workload import MomentDtype
 
@@ -68,9 +69,26 @@ def test_unsloth_recomputes_and_offloads_unless_somebody_says_otherwise():
     assert set(habits(short)) == {"recompute"}, "below 512 tokens it offloads nothing"
 
 
-def test_software_that_nobody_names_has_no_habits():
-    assert not habits(scenario(**TUNED)) and not scenario(**TUNED).usual
-    assert not habits(scenario(stack="megatron-core"))
+def test_software_that_nobody_names_pads_examples_as_most_of_it_does_and_has_no_other_habit():
+    found = habits(scenario(**TUNED))
+    assert {name: each.value for name, each in found.items()} == {"packing": "off"}
+    assert found["packing"].origin == "default" and not scenario(**TUNED).usual
+    for method in ("full", "lora", "qlora"):
+        assert scenario(on="h100-sxm", method=method).run.workload.example_tokens is not None
+    packed = scenario(packing="on", **TUNED)
+    assert not habits(packed) and packed.run.workload.example_tokens is None
+    assert not habits(scenario(stack="megatron-core")) and not habits(scenario(on="h100-sxm"))
+    assert scenario(stack="trainwright", **TUNED).run.workload.example_tokens is None, "a recipe says it itself"
+
+
+def test_the_line_of_habits_names_the_software_or_says_most_of_it():
+    most, one = scenario(**TUNED), scenario(stack="unsloth", **TUNED)
+    assert line(most.assumptions, most.run.stack) == (
+        "as most software for tuning does by default: packing of examples off"
+    )
+    assert line(one.assumptions, one.run.stack).startswith("as unsloth does by default: recomputation full, ")
+    plain = scenario()
+    assert line(plain.assumptions, plain.run.stack) == ""
 
 
 def test_a_device_without_a_bus_keeps_its_activations():

@@ -23,6 +23,10 @@ STATE_BUFFERS, SUB_GROUP_PARAMETERS = 4, 1e9
 """Pinned buffers of fp32 elements through which an optimizer's state streams from NVMe: one each for weight, gradient
 and both moments (DeepSpeed's ``offload_optimizer.buffer_count``), as long as what is updated at once
 (``sub_group_size``, recall)."""
+SLOWED = 0.189
+"""Of the seconds of a copy over the bus, those by which kernels beside it take longer: the mean beside communication
+(arXiv 2507.03114), and about what FSDP's gathers come to (catalog/efficiency.toml, ``sharded``). No published run says
+it of copies from host memory."""
 OUR_CROSSING_BYTES, OUR_COPY_BYTES = 12.0, 8.0
 """Of a parameter of this trainer (``stages/train/memory/host_optimizer.py``): gradient and weight in fp32 to the host,
 the weight back; and the host's room for both."""
@@ -66,8 +70,8 @@ def offload_s(run: RunSpec, layouts: Layouts, forward_s: Numbers, backward_s: Nu
     ``optimizer``: gradients go to the host and updated weights come back, once a step, and nothing hides it (Ren et
     al., 2021, section 4.1, without its delayed update). ``all``: besides, each micro batch fetches the rank's weights
     for both passes behind the work of the layer before (Rajbhandari et al., 2021, arXiv 2104.07857, section 6.2), so
-    that only what takes longer than the work of its own pass is seen. ``frozen``: weights beside adapters alone are
-    fetched so; what is trained is updated on the device.
+    that what takes longer than the work of its own pass is seen, and what it slows of that (``SLOWED``). ``frozen``:
+    weights beside adapters alone are fetched so; what is trained is updated on the device.
 
     On NVMe the state is read and written once a step while the host updates what has come (the same, section 5.2.2);
     weights are read for both passes and gradients written once, for each micro batch (section 4.1). The drives are the
@@ -99,8 +103,16 @@ def offload_s(run: RunSpec, layouts: Layouts, forward_s: Numbers, backward_s: Nu
             for (work, _), streamed in zip(behind, streams, strict=True)
         ]
         update = np.where(layouts.offloads_to_nvme, np.maximum(update, streamed), update)
-    seen = sum((np.maximum(fetched - work, 0.0) for work, fetched in behind), np.zeros(len(layouts)))
+    seen = sum((seen_s(work, fetched, fetches) for work, fetched in behind), np.zeros(len(layouts)))
     return np.where(moved & ~frozen, crossing + update, 0.0) + np.where(layouts.offloads_weights, seen, 0.0)
+
+
+def seen_s(work: Numbers, fetched: Numbers, copied: Numbers) -> Numbers:
+    """Returns the seconds [L] by which a pass of so much work is longer with what is fetched behind it.
+
+    ``copied`` are those of it that the bus is busy: slow drives make a pass wait, and slow no kernel.
+    """
+    return np.asarray(np.maximum(fetched, work + SLOWED * copied) - work)
 
 
 def nvme_s(node: NodeSpec, *, read: Numbers, written: Numbers) -> Numbers:
