@@ -161,8 +161,8 @@ def step_s(run: RunSpec, layouts: Layouts, source: RateSource) -> Numbers:
 def moved_slowdown(forecast: Forecast) -> float:
     """Returns the first layout's seconds over those of the same layout with all of it on the device, were there room.
 
-    What leaves the device makes room for larger micro batches; that they are worth more than what they wait, no measured
-    run shows.
+    What leaves the device makes room for larger micro batches; that they are worth more than what they wait, no
+    measured run shows.
     """
     work = replace(forecast.run.workload, paged_moments=False, activation_offload=False)
     layouts = forecast.layouts
