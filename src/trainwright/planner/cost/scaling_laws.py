@@ -183,6 +183,11 @@ def training_flops(parameters: Values, tokens: Values) -> Numbers:
     return np.asarray(FLOPS_PER_PARAMETER_TOKEN * np.asarray(parameters) * tokens, dtype=np.float64)
 
 
+def held_rate_s(parameters: Values, tokens: Values, *, devices: Values, flops_per_s: float) -> Numbers:
+    """Returns the seconds of a training if each device held ``flops_per_s``, and nothing else took time."""
+    return np.asarray(training_flops(parameters, tokens) / (flops_per_s * np.asarray(devices)), dtype=np.float64)
+
+
 def compute_optimal(flops: Values, *, law: str = DEFAULT_LAW) -> Optimum:
     """Returns the model and data that ``flops`` are best spent on."""
     chosen = find_law(law)

@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from trainwright.core.frozen import dataclass
-from trainwright.hardware.catalogue.runs import read_runs
 from trainwright.hardware.catalogue.stacks import stack
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.forecast import step_s
 from trainwright.planner.plan.sizes import AS_ASKED
 from trainwright.planner.rates.catalogue import CATALOGUE
@@ -63,11 +61,7 @@ def _of_software(plan: Plan, assumption: Assumption) -> tuple[str, float]:
 
 def _of_overhead(plan: Plan, assumption: Assumption) -> tuple[str, float]:
     """A run without it."""
-    estimate = plan.estimate
-    steps_s = plan.workload.steps * estimate.phases.total_s
-    peak = plan.cluster.devices * peak_flops_per_s(plan.cluster.device, plan.workload.precision)
-    flops = steps_s * peak * (estimate.mfu or 0.0)
-    return "time", 1.0 + float(read_runs().overhead_share(steps_s, plan.cluster.devices, flops))
+    return "time", 1.0 + float(assumption.value)
 
 
 def _of_length(plan: Plan, assumption: Assumption) -> tuple[str, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from trainwright.core.units import format_seconds
 from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import DEFAULTS
@@ -116,6 +118,8 @@ def _of_any_cluster(entry: Assumption) -> bool:
 
 def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assumption]:
     cluster, numbers, settings = scenario.run.cluster, read_runs(), scenario.settings
+    lost_s, total_s = float(run.parts.overhead_s[0]), float(run.parts.total_s[0])
+    overhead = lost_s / (total_s - lost_s) if math.isfinite(total_s) else math.inf
     device, notes = cluster.device, []
     if scenario.source == CATALOGUE:  # rates of this machine are assumptions of its own
         name, peak = f"dense {workload.precision} peak", peak_flops_per_s(device, workload.precision) / 1e12
@@ -128,7 +132,7 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
     notes += [
         of_failures(settings.device_mtbf_s),
         Assumption("recovery from a failure", settings.recovery_s, "s", "default", recovery, key="recovery"),
-        Assumption("overhead of long runs", numbers.overhead, "", "catalog", numbers.source, key="overhead"),
+        Assumption("overhead of long runs", overhead, "of the rest", "catalog", numbers.source, key="overhead"),
         Assumption("disk of a node", disk_rate, "GB/s", disk, stops, key="disk"),
         Assumption("host memory of a rank", RANK_HOST_BYTES / 1e9, "GB", "default", RANK_HOLDS, key="rank_host_memory"),
     ]

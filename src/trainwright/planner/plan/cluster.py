@@ -13,7 +13,7 @@ from trainwright.hardware.catalogue.energy import YEARS
 from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.cost.keeping import Keeping, keeping, kept_of
 from trainwright.planner.cost.run_cost import RunCost, run_cost
-from trainwright.planner.cost.scaling_laws import training_flops
+from trainwright.planner.cost.scaling_laws import held_rate_s
 from trainwright.planner.counts.flops import count_flops, utilisation
 from trainwright.planner.counts.lengths import padded_tokens
 from trainwright.planner.counts.parameters import active_parameters, parameter_counts
@@ -124,9 +124,10 @@ def _at_rate(scenario: Scenario) -> AtRate | None:
     if scenario.flops_per_s is None:
         return None
     run, rate = scenario.run, scenario.flops_per_s
-    flops = float(training_flops(active_parameters(run.model), run.workload.total_tokens))
+    parameters, tokens, devices = active_parameters(run.model), run.workload.total_tokens, run.cluster.devices
+    seconds = float(held_rate_s(parameters, tokens, devices=devices, flops_per_s=rate))
     peak = run.cluster.device.flops_per_s.get(run.workload.precision)
-    return AtRate(flops_per_s=rate, seconds=flops / (rate * run.cluster.devices), peak_flops_per_s=peak)
+    return AtRate(flops_per_s=rate, seconds=seconds, peak_flops_per_s=peak)
 
 
 def _played(choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:

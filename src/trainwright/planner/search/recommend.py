@@ -23,7 +23,7 @@ from trainwright.hardware.prices.networks import why_single
 from trainwright.hardware.prices.price_list import PriceList, given_price, price_list
 from trainwright.planner.cost.keeping import Kept, egress_usd, kept_of, storage_of, storage_usd
 from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
-from trainwright.planner.cost.scaling_laws import batch_price, training_flops
+from trainwright.planner.cost.scaling_laws import batch_price, held_rate_s
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.counts.parameters import active_parameters
 from trainwright.planner.counts.work import usable_precision
@@ -331,12 +331,12 @@ def _bought(search: _Search, fastest: Forecast, held: Kept, offer: Offer, goals:
     most = np.inf if offer.devices is None else offer.devices
     places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there & used & joined)
     facts = storage_of(offer.price)
-    held_s = _device_seconds(run, search.flops_per_s)
+    rate, active, trained = search.flops_per_s, active_parameters(run.model), cost.steps * fastest.step_tokens
     columns = {
         **_columns(fastest, cost),
         "usd_per_device_hour": hourly,
         "storage_usd": storage_usd(held, cost.seconds, facts),
-        "at_rate_s": None if held_s is None else held_s / devices,
+        "at_rate_s": None if rate is None else held_rate_s(active, trained, devices=devices, flops_per_s=rate),
     }
     nothing, egress = (None,) * len(places), egress_usd(held, facts)
     values = (nothing if each is None else each[places].tolist() for each in columns.values())
@@ -344,13 +344,6 @@ def _bought(search: _Search, fastest: Forecast, held: Kept, offer: Offer, goals:
     return [
         _option(fastest, offer, int(place), row, egress_usd=egress) for place, row in zip(places, rows, strict=True)
     ]
-
-
-def _device_seconds(run: RunSpec, flops_per_s: float | None) -> float | None:
-    """Returns how long one device would take at a rate that it held, by 6 N D and nothing else; None without a rate."""
-    if flops_per_s is None:
-        return None
-    return float(training_flops(active_parameters(run.model), run.workload.total_tokens)) / flops_per_s
 
 
 def _columns(fastest: Forecast, cost: RunCost) -> dict[str, np.ndarray | None]:
