@@ -3,10 +3,10 @@
 A table of totals has columns model, n_params, n_active, tokens, gpu, n_gpus, and one of gpu_hours, days, cost_usd; its
 ``source`` may print the price (``$2/GPU-h``). What a row does not print is chosen alike for all: a model that the
 catalogue does not know is a decoder, or a mixture, of its size; sequences have 4,096 tokens; the batch is the one that
-the catalogue's file on the model prints, or grows with the devices; the number of devices is about that of the hours
-that they take; the software is the one that model or source name, the precision the one that the row or the catalogue's
-note on the model names. A row that its source calls an estimate or a plan was extrapolated from throughput, and is held
-to the steps alone.
+the catalogue's file on the model prints, or grows with the devices; the number of devices is the square root of the
+hours of all of them; the software is the one that model or source name, the precision the one that the row or the
+catalogue's note on the model names. A row that its source calls an estimate or a plan was extrapolated from throughput,
+and is held to the steps alone.
 """
 
 from __future__ import annotations
@@ -163,10 +163,10 @@ def _words(record: Record) -> str:
 
 
 def _usual_devices(model: ModelSpec, tokens: float, spec: DeviceSpec, precision: Precision) -> int:
-    """Returns the devices of whole nodes, a power of two of them: about as many as the hours that they take.
+    """Returns the square root of a training's device-hours: whole nodes, a power of two of them.
 
-    The square root of the device-hours: 510 of Pythia 70M were on 32 devices (arXiv 2304.01373), 100,320 of MPT-7B on
-    440, 2.8 million of DeepSeek-V3 on 2,048 and 30.8 million of Llama 3.1 405B on 16,384: 0.7 to 3 times as many.
+    Of 32 trainings that say their devices 21 had half to twice as many, 30 a quarter to four times; one a sixteenth
+    (TinyLlama, on two nodes), one sixteen times (MosaicGPT 1.3B); the median is 1.0.
     """
     flops, whole = 6 * active_parameters(model) * tokens, node_size(spec.name)
     wanted = math.sqrt(flops / (USUAL_MFU * peak_flops_per_s(spec, precision) * HOUR_S))
