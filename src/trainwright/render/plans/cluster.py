@@ -52,6 +52,14 @@ def verdict(plan: Plan) -> str:
     return f"{sure}: {memory}; {format_seconds(estimate.seconds.mid)}, {cost}"
 
 
+def _show_verdict(plan: Plan, page: Page) -> None:
+    """Shows the verdict, and why no price is known where it has none."""
+    page.heading(verdict(plan))
+    if plan.estimate.fits and plan.estimate.usd is None:
+        why = next(each.source for each in plan.estimate.assumptions if each.key == "price")
+        page.line(f"price unknown: {why}")
+
+
 def show(
     plan: Plan, planned: Planned, question: Question, page: Page, *, following: str = "", surely: str = ""
 ) -> None:
@@ -60,7 +68,7 @@ def show(
     ``following`` is the command to type next, ``surely`` what makes an uncertain plan sure.
     """
     estimate, work = plan.estimate, plan.workload
-    page.heading(verdict(plan))
+    _show_verdict(plan, page)
     page.line(_what(plan, question))
     page.line(f"layout ({'as asked' if question.layout else 'chosen'}): {mesh(plan.parallel, work.recompute)}")
     habits = [f"{each.name} {each.value}" for each in estimate.assumptions if each.key.startswith(USUAL)]
