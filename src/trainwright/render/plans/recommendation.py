@@ -22,9 +22,9 @@ from trainwright.render.catalog.prices import old_prices
 from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
 from trainwright.render.plans.assumptions import assumption_row
-from trainwright.render.plans.outlook import outlook
+from trainwright.render.plans.outlook import Named, outlook
 from trainwright.render.plans.rented import doubtful_lines, keeps_at_a_price, show_beside, show_doubtful, show_spot
-from trainwright.render.plans.ways import Looks, in_short, show_ways
+from trainwright.render.plans.ways import Looks, show_ways
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +112,7 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
 def _answer(scenario: Scenario, recommendation: Recommendation, shown: Shown, looks: Looks) -> list[str]:
     """Returns the lines of the answer: the way to take, others beside it, what is trained, and how sure that is."""
     every = (*recommendation.options, *recommendation.closest)
-    lines = _verdicts(recommendation, together=shown.judged is not None and shown.judged.together)
+    lines = _verdicts(recommendation, looks.told, together=shown.judged is not None and shown.judged.together)
     lines.append(_what(scenario, looks, shown.model_name))
     habits = [f"{each.name} {each.value}" for each in scenario.assumptions if each.key.startswith(USUAL)]
     if habits:
@@ -121,7 +121,7 @@ def _answer(scenario: Scenario, recommendation: Recommendation, shown: Shown, lo
         lines.append(shown.judged.verdict)
     if every:
         lines.append(_range(recommendation.answers))
-    lines += outlook(recommendation, in_short, unfit=shown.mended if every else ())
+    lines += outlook(recommendation, looks.told, unfit=shown.mended if every else ())
     return lines + doubtful_lines(_ways(recommendation)[1][:1])
 
 
@@ -171,7 +171,7 @@ def _show_short(
     room -= 3 + (3 + len(unknown)) * bool(unknown) + len(alone)
     show_ways(page, believed[: min(SHORT_ROWS, max(LEAST_ROWS, room))], looks, title=title)
     for option in alone:
-        page.line(f"fastest without a known price: {in_short(option)}")
+        page.line(f"fastest without a known price: {looks.told(option)}")
     show_ways(page, unknown, looks, title="fastest without a known price")
 
 
@@ -257,19 +257,19 @@ def _what(scenario: Scenario, looks: Looks, model_name: str) -> str:
     )
 
 
-def _verdicts(recommendation: Recommendation, *, together: bool) -> list[str]:
+def _verdicts(recommendation: Recommendation, told: Named, *, together: bool) -> list[str]:
     """Returns the way to take; then, or without a goal first, the cheapest, the fastest, and what lies between."""
     if not (recommendation.goals.are_open and recommendation.options):
         best = recommendation.options[:1]
         named = () if any(each.doubt for each in best) else recommendation.headlines
-        others = [f"{name}: {in_short(option)}" for name, option in named if option not in best]
-        return [_verdict(recommendation, together=together), *others]
+        others = [f"{name}: {told(option)}" for name, option in named if option not in best]
+        return [_verdict(recommendation, told, together=together), *others]
     of_one = "of one kind of device, " if together else ""
-    first, *others = (f"{name}: {in_short(option)}" for name, option in recommendation.headlines)
+    first, *others = (f"{name}: {told(option)}" for name, option in recommendation.headlines)
     return [f"{of_one}{first}", *others]
 
 
-def _verdict(recommendation: Recommendation, *, together: bool) -> str:
+def _verdict(recommendation: Recommendation, told: Named, *, together: bool) -> str:
     """Returns one line: what to take, or what comes closest; where two kinds do better together, of one kind."""
     goals = recommendation.goals
     wanted = " and ".join(
@@ -281,13 +281,13 @@ def _verdict(recommendation: Recommendation, *, together: bool) -> str:
             ),
         )
     )
-    nearest = "; or ".join(map(in_short, recommendation.closest))
+    nearest = "; or ".join(map(told, recommendation.closest))
     if recommendation.options:
         best = recommendation.options[0]
         if nearest and not recommendation.closest[0].doubt:
-            return f"nothing surely meets {wanted}; at a doubtful price: {in_short(best)}; closest: {nearest}"
+            return f"nothing surely meets {wanted}; at a doubtful price: {told(best)}; closest: {nearest}"
         for_what = f" for {wanted}" if wanted else ""
-        return f"best{' of one kind of device' if together else ''}{for_what}: {in_short(best)}"
+        return f"best{' of one kind of device' if together else ''}{for_what}: {told(best)}"
     return f"nothing meets {wanted}; closest: {nearest}" if nearest else _no_way(recommendation.refused)
 
 

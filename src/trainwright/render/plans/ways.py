@@ -20,20 +20,37 @@ if TYPE_CHECKING:
 
 COLUMNS = ("", "run on", "from", "region", "price", "time", "cost", "MFU", "memory", "layout")
 
+LEAST_MORE = 0.005
+"""From this share on an answer says how many more tokens it trains; less is the last step, which is whole."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Looks:
-    """In what the ways differ, so that rows name it."""
+    """In what the ways differ, so that rows name it, and what was asked for, from which some differ too."""
 
     precisions: tuple[str, ...]
     batches: tuple[int, ...]
+    asked: Workload
 
     @classmethod
     def of(cls, every: Sequence[Option], workload: Workload) -> Looks:
         """Returns what differs among all ways of a run; the commonest precision first."""
         counted = Counter(option.precision for option in every).most_common()
         precisions = tuple(precision for precision, _ in counted) or (workload.precision,)
-        return cls(precisions=precisions, batches=tuple(sorted({option.batch_tokens for option in every})))
+        return cls(
+            precisions=precisions, batches=tuple(sorted({option.batch_tokens for option in every})), asked=workload
+        )
+
+    def told(self, option: Option) -> str:
+        """Returns a way in a few words, and of a larger batch the tokens that it trains beyond those asked for."""
+        more = option.tokens / self.asked.total_tokens - 1
+        if more < LEAST_MORE:
+            return in_short(option)
+        batch, asked = format_count(option.batch_tokens), format_count(self.asked.total_tokens)
+        why = (
+            f"a batch of {batch} needs {more:.1%} more for the same loss; --batch {self.asked.batch_tokens} for {asked}"
+        )
+        return f"{in_short(option)}, {format_count(option.tokens)} tokens ({why})"
 
 
 def show_ways(page: Page, options: Sequence[Option], looks: Looks, *, title: str) -> None:
