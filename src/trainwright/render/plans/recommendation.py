@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_usd
-from trainwright.core.units import format_count, format_factor, format_seconds
+from trainwright.core.units import format_factor, format_seconds
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
 from trainwright.planner.plan.usual import USUAL
@@ -79,7 +79,7 @@ class Shown:
 def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: Shown) -> None:
     """Shows the answer, the best of each device, and the next command; what it was chosen from where all is wanted."""
     every = (*recommendation.options, *recommendation.closest)
-    looks = Looks.of(every, scenario.run.workload)
+    looks = Looks.of(every, scenario.run)
     first, *answer = _answer(scenario, recommendation, shown, looks)
     page.heading(first)
     for line in answer:
@@ -242,17 +242,17 @@ def _note_marks(page: Page, options: Sequence[Option]) -> None:
 
 def _what(scenario: Scenario, looks: Looks, model_name: str) -> str:
     """Returns the line that says what is trained."""
-    work, unit = scenario.run.workload, scenario.run.model.unit
+    work, unit = scenario.run.workload, scenario.run.model.batch_unit
     each = unit if unit == "images" else f"sequences of {work.sequence_tokens:,}"
     if work.example_tokens is not None:
         each = f"examples of {work.example_tokens:,} in the mean, padded, at most {work.sequence_tokens:,}"
     optimizer = scenario.unmeasured.get("optimizer", work.optimizer)
     steps = f"{work.steps:,} steps of {work.batch_sequences:,} {each}"
     if len(looks.batches) > 1:
-        steps = f"batches of {' or '.join(format_count(batch) for batch in looks.batches)}, {each}"
+        steps = f"batches of {' or '.join(looks.counted(batch) for batch in looks.batches)}, {each}"
     others = " where no row says another" if len(looks.precisions) > 1 else ""
     return (
-        f"{model_name}: {format_count(work.total_tokens)} {unit} in {steps}; {looks.precisions[0]}{others}, "
+        f"{model_name}: {looks.counted(work.total_tokens)} {unit} in {steps}; {looks.precisions[0]}{others}, "
         f"{optimizer}, {scenario.run.stack.title}"
     )
 

@@ -252,3 +252,19 @@ def test_the_second_line_says_why_no_price_is_known(capsys, asked, reason):
     assert cli.main(["plan", "--model", "llama3-8b", "--tokens", "1T", "--on", *asked]) == 0
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.endswith("price unknown") and second.startswith(f"price unknown: {reason}")
+
+
+@pytest.mark.parametrize("model", ["vit-b-16", "resnet-50"])
+def test_a_vision_model_is_asked_and_answered_in_images(capsys, model):
+    """Both have ImageNet's 115.3M images in as many steps, whatever an image is to them."""
+    assert cli.main(["plan", "--model", model, "--on", "8xa100-sxm-40gb", "--batch", "4096"]) == 0
+    out = capsys.readouterr().out
+    assert "115.3M images in 28,151 steps of 4,096 on 8 a100-sxm-40gb" in out and " images/s" in out
+
+
+def test_a_change_of_a_vision_model_s_batch_is_offered_in_images(capsys):
+    asked = ["plan", "--model", "vit-b-16", "--on", "t4", "--batch", "8192", "--update-in-backward"]
+    assert cli.main(asked) == 1
+    out = capsys.readouterr().out
+    offered = re.search(r"^next: .* --batch (\d+)", out, re.MULTILINE)
+    assert offered is not None and 1 <= int(offered[1]) < 8192

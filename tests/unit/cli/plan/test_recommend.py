@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -276,3 +277,10 @@ def test_a_picture_that_cannot_be_drawn_takes_no_answer_away(capsys, tmp_path, m
     assert main([*SMALL, "--draw", str(tmp_path / "front.svg")]) == 3
     out, err = capsys.readouterr()
     assert "next: trainwright plan" in out and "no ink" in err
+
+
+def test_a_vision_model_s_batch_is_of_images_in_the_answer_and_in_what_to_type_next(capsys):
+    assert main(["recommend", "--model", "vit-b-16", "--batch", "4096", "--devices", "h100-sxm"]) == 0
+    out = capsys.readouterr().out
+    assert "115.3M images in 28,151 steps of 4,096 images" in out
+    assert re.search(r"^next: trainwright plan --model vit-b-16 --batch 4096 ", out, re.MULTILINE)

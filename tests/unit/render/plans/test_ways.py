@@ -7,11 +7,15 @@ from types import SimpleNamespace
 
 from fixtures.page import WrittenPage
 from fixtures.recommend import option
+from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.render.plans.ways import Looks, in_short, show_ways
 from trainwright.spec.device import Price
 
 PRICE = Price(usd_per_device_hour=2.0, kind="spot", provider="Nebius", region="eu", as_of="2c3", source="s")
-ASKED = SimpleNamespace(precision="bf16", total_tokens=15 * 10**12, batch_tokens=4194304)
+ASKED = SimpleNamespace(
+    workload=SimpleNamespace(precision="bf16", total_tokens=15 * 10**12, batch_tokens=4194304),
+    model=catalogue_model("llama3-70b"),
+)
 WAY = option(seconds=3600.0, usd=16.0, price=PRICE, usd_per_device_hour=2.0)
 
 
