@@ -1,6 +1,7 @@
 """Fields of a question as a user writes them, texts or numbers: read and checked, for Python and the command line.
 
-Each is an option of the command too (``cli/options.py`` has its name), so that both ask the same.
+Each is an option of the command too (``cli/options.py`` has its name), so that both ask the same; but ``batch_tokens``
+are tokens here, where ``--batch`` counts the images of a model that sees them.
 """
 
 from __future__ import annotations

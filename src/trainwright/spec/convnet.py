@@ -37,6 +37,16 @@ class ConvNetSpec:
         return True
 
     @property
+    def batch_unit(self) -> Unit:
+        """Returns what people count a step's batch in."""
+        return "images"
+
+    @property
+    def batch_unit_tokens(self) -> int:
+        """1: see ``context_tokens``."""
+        return 1
+
+    @property
     def is_divisible(self) -> bool:
         """False: no layer is divided over ranks, so that data parallelism alone lays it out."""
         return False
@@ -79,3 +89,8 @@ def transformer(model: AnyModel) -> ModelSpec:
     if isinstance(model, ConvNetSpec):
         raise RecipeError("this is for transformers, not for convolutional networks", seen=model.family)
     return model
+
+
+def batch_text(model: AnyModel, tokens: int) -> str:
+    """Returns a batch of so many tokens as people count it: ``4,096 images``, ``4,194,304 tokens``."""
+    return f"{tokens // model.batch_unit_tokens:,} {model.batch_unit}"

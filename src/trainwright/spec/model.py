@@ -233,6 +233,16 @@ class ModelSpec:
         return self.kind == "vision"
 
     @property
+    def batch_unit(self) -> Unit:
+        """Returns what people count a step's batch in: images where it sees them."""
+        return "images" if self.sees_images else self.unit
+
+    @property
+    def batch_unit_tokens(self) -> int:
+        """Returns the tokens of one of them."""
+        return self.context_tokens if self.sees_images else 1
+
+    @property
     def is_divisible(self) -> bool:
         """True: layers and matrices can be divided over ranks."""
         return True

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli.arguments import read_recipe
-from trainwright.cli.plan.question import SUFFIXES, command_line
+from trainwright.cli.plan.question import SUFFIXES, command_line, with_batch_as_asked
 from trainwright.core.errors import MachineError, RecipeError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def following(args: argparse.Namespace, question: Question, planned: Planned) ->
 
     plan = planned.plan
     if not plan.estimate.fits:
-        fields = planned.changes[0].fields if planned.changes else {}
+        fields = with_batch_as_asked(planned.changes[0].fields if planned.changes else {}, plan.model)
         return command_line(args, "plan", QUESTION, {"on": args.on, **fields}) if fields else ""
     if args.write_recipe is not None:
         return run_line(args, [str(args.write_recipe)], nodes=plan.cluster.nodes)
@@ -59,7 +59,8 @@ def surely_fitting(args: argparse.Namespace, planned: Planned) -> str:
     if planned.plan.estimate.fit != "uncertain" or not planned.changes:
         return ""
     change = planned.changes[0]
-    command = command_line(args, "plan", QUESTION, {"on": args.on, **change.fields})
+    fields = with_batch_as_asked(change.fields, planned.plan.model)
+    command = command_line(args, "plan", QUESTION, {"on": args.on, **fields})
     return f"{change.name}, {format_factor(change.slowdown)} x the device-time: {command}"
 
 

@@ -25,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.hardware.catalogue.nodes import cluster
     from trainwright.hardware.catalogue.stacks import DEFAULT, stack
     from trainwright.hardware.prices.price_list import price_of
+    from trainwright.hardware.prices.unpriced import why_unpriced
     from trainwright.pipeline.question_fields import read_fields
     from trainwright.planner.cost.serving import estimate_inference
     from trainwright.render.plans.serving import show
@@ -43,18 +44,15 @@ def run(args: argparse.Namespace) -> int:
     with about("on"):
         machines = cluster(args.on, **links)
     asked = read_fields({"price_kind": args.price_kind or "on_demand", "clouds": args.cloud, "price": args.price})
-    price = price_of(
-        *(machines.device.name, asked["price_kind"]),
-        usd=asked.get("price"),
-        clouds=asked.get("clouds"),
-        devices=machines.devices,
-    )
+    kind, clouds = asked["price_kind"], asked.get("clouds")
+    price = price_of(machines.device.name, kind, usd=asked.get("price"), clouds=clouds, machines=machines)
+    unpriced = "" if price is not None else why_unpriced(machines, kind, clouds=clouds)
     serving = _serving(args, model, machines)
     software = stack(args.stack or DEFAULT, where="--stack")
     estimate = estimate_inference(model, serving, machines, price=price, stack=software)
     ways = () if estimate.fits else _ways(model, serving, machines, software)
     payload = {"inference": estimate, "serving": serving, "would_fit": ways}
-    output.result(payload, lambda: show(args.model, estimate, serving, output, ways=ways))
+    output.result(payload, lambda: show(args.model, estimate, serving, output, ways=ways, unpriced=unpriced))
     return 0 if estimate.fits else 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from trainwright.planner.evidence.finished import Ledger
     from trainwright.planner.plan.machine import Here
     from trainwright.planner.plan.question import Question
+    from trainwright.spec.convnet import AnyModel
 
 OF_TRAINING = (
     "tokens",
@@ -96,7 +98,9 @@ def add_question(parser: CommandParser) -> None:
 def add_run(run: argparse._ArgumentGroup) -> None:
     """Adds the options of a run wherever it is: one for each field of ``OF_RUN`` (``pipeline/question_fields.py``)."""
     run.add_argument("--tokens", metavar="N", help="tokens to train on: 15T (default: 20 a parameter, or --examples)")
-    run.add_argument("--batch", metavar="TOKENS", help="tokens of a step: 4M (default: at most the critical batch)")
+    run.add_argument(
+        "--batch", metavar="N", help="tokens of a step: 4M; of a vision model images (default: at most the critical)"
+    )
     run.add_argument("--sequence", metavar="N", help="tokens of a sequence (default: at most 8192; in tuning 2048)")
     run.add_argument("--precision", metavar="DTYPE", help="bf16, fp16, fp32, tf32, fp8 or nvfp4")
     run.add_argument("--optimizer", metavar="NAME", help="adamw, muon, adafactor or sgd")
@@ -248,6 +252,8 @@ def asked_about(
 ) -> Question:
     """Returns the question about the recipe among ``inputs`` or behind ``--model``, else about the model alone.
 
+    A batch is of tokens, of a model that sees images of images.
+
     Args:
         args: what the command line says.
         fields: of the question, over the recipe's.
@@ -258,6 +264,19 @@ def asked_about(
         RecipeError: no model, an unknown one (with near names), or one beside a recipe.
         DataError: a model's file cannot be read.
     """
+    question = _asked_about(args, fields, on=on, inputs=inputs)
+    if question.batch_tokens is None:
+        return question
+    return replace(question, batch_tokens=question.batch_tokens * question.model.batch_unit_tokens)
+
+
+def with_batch_as_asked(fields: Mapping[str, Any], model: AnyModel) -> dict[str, Any]:
+    """Returns a question's fields as options say them: a batch of images of a model that sees them."""
+    batch = fields.get("batch_tokens")
+    return {**fields} if batch is None else {**fields, "batch_tokens": int(batch) // model.batch_unit_tokens}
+
+
+def _asked_about(args: argparse.Namespace, fields: Mapping[str, Any], *, on: str, inputs: Sequence[str]) -> Question:
     from trainwright.hardware.catalogue.models import read_model
     from trainwright.planner.plan.question import Question
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from trainwright.cli.arguments import add_step
 from trainwright.cli.output import Output
-from trainwright.cli.plan.question import add_run, asked_about, command_line, read_options
+from trainwright.cli.plan.question import add_run, asked_about, command_line, read_options, with_batch_as_asked
 from trainwright.core.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _following(
     best = recommendation.headlines[0][1] if recommendation.goals.are_open else recommendation.options[0]
     asked = asked_for(question, best, price_kinds=bounds.get("price_kinds", ()))
     where = {"clouds": args.cloud, "regions": args.region} if "price" not in asked else {}
-    return command_line(args, "plan", OF_RUN, where | asked)
+    return command_line(args, "plan", OF_RUN, where | with_batch_as_asked(asked, question.model))
 
 
 def _judged(scenario: Scenario, pool: Sequence[ClusterSpec]) -> Pool | None:

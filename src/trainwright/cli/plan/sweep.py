@@ -25,7 +25,7 @@ def run(args: argparse.Namespace, question: Question) -> int:
     points = sweep(question, axis, values)
     if args.draw is not None:
         draw(points, Path(args.draw))
-    output.result({"sweep": points}, lambda: show(points, output))
+    output.result({"sweep": points}, lambda: show(points, output, question.model))
     if args.draw is not None:
         output.note(f"drawn: {args.draw}")
     return 0

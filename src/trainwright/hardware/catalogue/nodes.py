@@ -61,11 +61,12 @@ def cluster(
 
     Args:
         text: ``64x8xh100-sxm`` is 64 nodes of 8; ``8xh100-sxm`` 8 devices, ``512xh100-sxm`` 512 in full nodes;
-            ``h100-sxm`` one; ``2xp4d.24xlarge`` two such instances, with all that stands in them.
+            ``h100-sxm`` one; ``2xp4d.24xlarge`` two such instances, with all that stands in them;
+            ``28x72xgb200`` 28 racks, which are 504 hosts of 4.
         scale_up: another link inside a node: a name from ``catalog/links`` (``pcie4``, ``nvl72``, ``nvlink3-bridge``)
             or a rate per device (``300GB/s``).
         scale_out: another network between nodes: a name (``ib-ndr``) or the rate of one port (``400Gb/s``).
-        rails: network ports of a node.
+        rails: network ports of a node as it is written: of a rack, those of all its hosts.
         where: what ``text`` was asked for, for error lines.
 
     Raises:
@@ -84,6 +85,8 @@ def cluster(
             )
         counts = [*(counts or [1]), size]
     nodes, devices = _shape(counts, kind.devices, name=spec.name, seen=text, where=where)
+    hosts = _hosts(devices, kind)
+    nodes, devices = nodes * hosts, devices // hosts
     node, origins = _node(spec, kind, devices)
     port = link(kind.scale_out)
     if scale_up is not None:
@@ -95,7 +98,7 @@ def cluster(
     if spec.kind == "cpu" and not is_rate(scale_out or ""):
         port = _by_software(port)
     if rails is not None:
-        node = replace(node, rails=_rails(rails, where))
+        node = replace(node, rails=_rails(rails, where, hosts=hosts))
     asked = {"scale_up": scale_up, "scale_out": scale_out, "rails": rails}
     return ClusterSpec(
         node=node,
@@ -207,12 +210,13 @@ def joined(
     )
 
 
-def _rails(rails: int | None, where: str | None) -> int | None:
-    if rails is not None and rails < 1:
-        raise RecipeError(
-            "a node needs a network port", where=where, field="rails", seen=f"rails={rails}", expected="1 or more"
-        )
-    return rails
+def _rails(rails: int | None, where: str | None, *, hosts: int = 1) -> int | None:
+    """Returns the ports of each host of a node that is written as so many ``hosts``."""
+    if rails is not None and (rails < 1 or rails % hosts):
+        problem = "a node needs a network port" if hosts == 1 else f"each of a node's {hosts} hosts needs as many ports"
+        expected = "1 or more" if hosts == 1 else f"a multiple of {hosts}"
+        raise RecipeError(problem, where=where, field="rails", seen=f"rails={rails}", expected=expected)
+    return None if rails is None else rails // hosts
 
 
 def _split(text: str, where: str | None) -> tuple[list[int], str]:
@@ -259,6 +263,11 @@ def _shape(counts: list[int], full: int, *, name: str, seen: str, where: str | N
     return devices // full, full
 
 
+def _hosts(devices: int, kind: _Kind) -> int:
+    """Returns how many hosts a node is that is written as a domain: a rack of 72 is 18 trays of 4; 1 for others."""
+    return devices // kind.devices if kind.is_part_of_a_domain and devices % kind.devices == 0 else 1
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kind:
     """A file of ``catalog/nodes``."""
@@ -280,6 +289,11 @@ class _Kind:
     nvme_read_bytes_per_s: float | None = None
     nvme_write_bytes_per_s: float | None = None
 
+    @property
+    def is_part_of_a_domain(self) -> bool:
+        """Returns whether the fastest link joins several such hosts: a rack, a pod."""
+        return self.scale_up_devices is not None and self.scale_up_devices > self.devices
+
 
 @cache
 def _kind(device: str) -> _Kind:
@@ -295,8 +309,13 @@ def _files() -> dict[str, str]:
 
 
 def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[str, str]]:
-    """Returns the node with ``devices`` devices: a part of a larger one has its share of memory, cores and drives."""
-    part = min(1.0, devices / kind.devices)
+    """Returns the node with ``devices`` devices: a part of a larger one has its share of memory, cores and drives.
+
+    More than a host has are several hosts where the fastest link joins those, and one with as much as usual elsewhere.
+    """
+    part = devices / kind.devices
+    if not kind.is_part_of_a_domain:
+        part = min(1.0, part)
     host = kind.host_memory_bytes or HOST_MEMORY_RATIO * spec.memory_bytes * kind.devices
     none = spec.unified_memory and spec.pcie_generation is None
     bus = None if none else link(kind.bus or (f"pcie{spec.pcie_generation}" if spec.pcie_generation else DEFAULT_BUS))

@@ -37,9 +37,13 @@ def instance_devices(price: Price) -> int | None:
 
 def can_be_had(price: Price, device: str, devices: int) -> bool:
     """Returns whether so many of a device can be rented at a price: in whole instances, and joined by fast links."""
-    billing, count = billing_of(price), instance_devices(price)
-    if billing is not None and devices > billing.most_devices:
-        return False
+    billing = billing_of(price)
+    return (billing is None or devices <= billing.most_devices) and makes_up(price, device, devices)
+
+
+def makes_up(price: Price, device: str, devices: int) -> bool:
+    """Returns whether whole instances of a price make up so many devices, joined by fast links; however many."""
+    count = instance_devices(price)
     return count is None or devices == count or (devices % count == 0 and count >= node_size(device))
 
 

@@ -22,10 +22,11 @@ from trainwright.core.spelling import did_you_mean
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.prices import snapshot
 from trainwright.hardware.prices.clouds import cloud, clouds
-from trainwright.hardware.prices.instances import can_be_had, whole
+from trainwright.hardware.prices.instances import can_be_had, makes_up, whole
+from trainwright.hardware.prices.networks import why_single
 from trainwright.hardware.prices.regions import lies_in, names_place, place_names
 from trainwright.hardware.prices.skypilot import PLACEHOLDER_USD, PriceRow
-from trainwright.spec.device import Price, PriceKind
+from trainwright.spec.device import ClusterSpec, Price, PriceKind
 
 _FLOOR = 0.1
 """A spot price at exactly a tenth of on-demand is a provider's floor, not a market price: AWS, Azure and GCP advertise
@@ -97,16 +98,11 @@ class PriceList:
     ) -> Price | None:
         """Returns the lowest such price that is not doubtful, else the lowest, or None where none is known.
 
-        One at which so many ``devices`` can be had comes before all others, then the cheapest instance that holds them
-        and more, at what it costs for each of them.
+        Of so many ``devices`` it is one at which they can be had, else of the cheapest instance that holds them and
+        more, at what it costs for each of them, else of instances that make them up, of which fewer are there.
         """
         offers = self.offers(device, kind=kind, providers=providers, regions=regions)
-        if devices is None:
-            return next(iter(offers), None)
-        if (fitting := next((price for price in offers if can_be_had(price, device, devices)), None)) is not None:
-            return fitting
-        larger = (priced for price in offers if (priced := whole(price, devices)) is not None)
-        return next(chain(sorted(larger, key=_order), offers), None)
+        return next(iter(offers), None) if devices is None else _holding(offers, device, devices)
 
     def unpriced(self, device: str) -> tuple[Unpriced, ...]:
         """Instance types that carry ``device`` in clouds without any known price of it."""
@@ -117,6 +113,14 @@ class PriceList:
             for instance in each.instances
             if instance.device == device and each.title not in priced
         )
+
+
+def _holding(offers: Sequence[Price], device: str, devices: int) -> Price | None:
+    """Returns the best of ``offers``, which are in order, for so many devices; None: no instances make them up."""
+    if (fitting := next((price for price in offers if can_be_had(price, device, devices)), None)) is not None:
+        return fitting
+    larger = sorted(filter(None, (whole(price, devices) for price in offers)), key=_order)
+    return next(chain(larger, (price for price in offers if makes_up(price, device, devices))), None)
 
 
 def _order(price: Price) -> tuple[bool, float]:
@@ -144,9 +148,11 @@ def price_of(
     usd: float | Mapping[str, float] | None,
     clouds: Sequence[str] | None,
     regions: Sequence[str] | None = None,
-    devices: int | None = None,
+    machines: ClusterSpec | None = None,
 ) -> Price | None:
-    """Returns what an hour of a device costs: ``usd``, else what ``PriceList.cheapest`` has of so many ``devices``.
+    """Returns what an hour of a device costs: ``usd``, else what ``PriceList.cheapest`` has of such ``machines``.
+
+    A cloud whose network may join several of them comes before others (``networks.why_single``).
 
     Raises:
         RecipeError: a mapping lacks the device, the price is below zero, or a cloud is not known.
@@ -159,10 +165,20 @@ def price_of(
             raise RecipeError("no price of this device", field="price", seen=", ".join(usd), expected=f"{device}=USD")
         usd = usd[device]
     if usd is None:
-        return price_list(device).cheapest(device, kind, providers=clouds, regions=regions, devices=devices)
+        offers = price_list(device).offers(device, kind=kind, providers=clouds, regions=regions)
+        return next(iter(offers), None) if machines is None else _of_machines(offers, machines)
     if not 0 <= usd < math.inf:  # nothing: machines that are there already
         raise RecipeError("a price is not below zero", field="price", seen=str(usd))
     return given_price(device, usd, kind)
+
+
+def _of_machines(offers: Sequence[Price], machines: ClusterSpec) -> Price | None:
+    device, devices = machines.device.name, machines.devices
+    if machines.nodes > 1 and not machines.is_one_domain:
+        joined = [price for price in offers if not why_single(price.provider, machines)]
+        if (found := _holding(joined, device, devices)) is not None:
+            return found
+    return _holding(offers, device, devices)
 
 
 def given_price(device: str, usd: float, kind: PriceKind) -> Price:

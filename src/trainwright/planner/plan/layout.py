@@ -18,6 +18,7 @@ from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.search.candidates import divisors, parallel_plan
 from trainwright.planner.search.layouts import compare, longer, plainest, splits
+from trainwright.spec.convnet import batch_text
 from trainwright.spec.plan import Rejected
 from trainwright.spec.workload import ContextWay, Offload, ParallelPlan, Recompute, Schedule
 
@@ -176,12 +177,13 @@ def _of_one_pass(scenario: Scenario, layouts: Layouts) -> Layouts:
     if alone.any():
         return layouts.take(np.flatnonzero(alone))
     most = int(np.max(layouts.micro_batch * layouts.data_parallel)) * work.sequence_tokens
+    least, model = f"at least {layouts.micro_batches.min():,.0f} micro batches", scenario.run.model
     raise RecipeError(
         "gradients that are gone after each update cannot be added up over micro batches",
         field="update_in_backward",
-        seen=f"steps of {work.batch_tokens:,} tokens in at least {layouts.micro_batches.min():,.0f} micro batches",
+        seen=f"steps of {batch_text(model, work.batch_tokens)} in {least}",
         expected="steps of one micro batch",
-        fix=f"change `batch_tokens` to {most:,} or less, or the micro batch of `layout`",
+        fix=f"change `batch_tokens` to {batch_text(model, most)} or less, or the micro batch of `layout`",
     )
 
 

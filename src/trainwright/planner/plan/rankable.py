@@ -18,6 +18,7 @@ from trainwright.planner.plan.scenario import Scenario, scenario_of
 from trainwright.planner.plan.sizes import divisible
 from trainwright.planner.search.ranking import Option, Recommendation
 from trainwright.planner.search.recommend import recommend
+from trainwright.spec.convnet import batch_text
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.plan import Assumption, Origin
 
@@ -37,11 +38,12 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     if sequences == workload.batch_sequences:
         return scenario
     batch_tokens = sequences * workload.sequence_tokens
-    source = f"rounded from {workload.batch_tokens:,} tokens to what most powers of two divide"
+    model = scenario.run.model
+    source = f"rounded from {batch_text(model, workload.batch_tokens)} to what most powers of two divide"
     known = next((each for each in scenario.assumptions if each.key == "batch"), None)
     origin: Origin = "given" if known is None else known.origin
     source = source if known is None or not known.source else f"{known.source}; {source}"
-    rounded = Assumption("batch", float(batch_tokens), "tokens", origin, source, key="batch")
+    rounded = Assumption("batch", batch_tokens / model.batch_unit_tokens, model.batch_unit, origin, source, key="batch")
     steps = scenario_of(replace(question, precision=None, batch_tokens=batch_tokens), placed=False).run.workload.steps
     completed = replace(scenario.run, workload=replace(workload, batch_tokens=batch_tokens, steps=steps))
     others = (each for each in scenario.assumptions if each.key != "batch")
@@ -150,8 +152,9 @@ def _with_batches(scenario: Scenario, batches: Sequence[int]) -> Scenario:
         f"in powers of two up to the critical batch of {format_count(float(critical_batch_tokens(tokens)))} (Zhang et "
         f"al., 2024); the largest takes {price:.0%} more tokens for the same loss"
     )
-    sizes = f"{format_count(scenario.run.workload.batch_tokens)} to {format_count(batches[-1])}"
-    tried = Assumption("batch", sizes, "tokens", "default", source, key="batch")
+    unit, least = scenario.run.model.batch_unit, scenario.run.workload.batch_tokens
+    sizes = " to ".join(format_count(each / scenario.run.model.batch_unit_tokens) for each in (least, batches[-1]))
+    tried = Assumption("batch", sizes, unit, "default", source, key="batch")
     others = (each for each in scenario.assumptions if each.key != "batch")
     return replace(scenario, assumptions=(*others, tried))
 

@@ -16,6 +16,7 @@ from trainwright.hardware.catalogue.stacks import stack
 from trainwright.hardware.catalogue.support import check
 from trainwright.hardware.prices.clouds import billing_of, cloud
 from trainwright.hardware.prices.price_list import price_of
+from trainwright.hardware.prices.unpriced import why_unpriced
 from trainwright.planner.cost.assumptions import of_device, of_price
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.kernels import RateSource
@@ -29,7 +30,7 @@ from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
 from trainwright.planner.search.joined import between
 from trainwright.planner.search.layouts import Refuses
-from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
+from trainwright.spec.device import ClusterSpec, LinkSpec, Price
 from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
@@ -111,7 +112,8 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     packs = question.packing == "on" and question.tunes
     check(run, question.layout, devices=placed, packs=packs)
     check_switches(run, usual | question.layout, devices=placed)
-    assumptions += _machine_assumptions(run, price, question.price_kind, here, _provider(question, price))
+    assumptions += _machine_assumptions(run, here, _provider(question, price))
+    assumptions.append(of_price(price) if price is not None else _unpriced(question, machines))
     assumptions += [_states(run)] if question.states is None and here is None else []
     assumptions += _as_asked(asked, workload)
     assumptions += () if here is None else here.assumptions(run, compiled=software.memory.kernels == "compiled")
@@ -211,8 +213,13 @@ def _price(question: Question, machines: ClusterSpec) -> Price | None:
         usd=question.price,
         clouds=question.clouds,
         regions=question.regions,
-        devices=machines.devices,
+        machines=machines,
     )
+
+
+def _unpriced(question: Question, machines: ClusterSpec) -> Assumption:
+    why = why_unpriced(machines, question.price_kind, clouds=question.clouds, regions=question.regions)
+    return Assumption("price", "unknown", "", "catalog", why, key="price")
 
 
 def _stages(question: Question) -> list[Assumption]:
@@ -238,9 +245,7 @@ def _provider(question: Question, price: Price | None) -> str:
     return cloud(clouds[0]).title if len(clouds) == 1 else ""
 
 
-def _machine_assumptions(
-    run: RunSpec, price: Price | None, kind: PriceKind, here: Here | None, provider: str
-) -> list[Assumption]:
+def _machine_assumptions(run: RunSpec, here: Here | None, provider: str) -> list[Assumption]:
     machines, software = run.cluster, run.stack
     device, node = machines.device, machines.node
     assumptions = of_device(device) if here is None else []
@@ -256,11 +261,6 @@ def _machine_assumptions(
     spread = f"measured over predicted time: a factor of {one:.2f} (one standard deviation)"
     title = f"{software.title}; {spread}"
     assumptions.append(Assumption("software", software.name, "", "catalog", title, key="software"))
-    if price is None:
-        source = f"no believable {kind.replace('_', '-')} price of {device.name} is in the lists"
-        assumptions.append(Assumption("price", "unknown", "", "catalog", source, key="price"))
-    else:
-        assumptions.append(of_price(price))
     return assumptions
 
 

@@ -286,8 +286,9 @@ def _batch_of(question: Question, machines: ClusterSpec, sequence: int, tokens: 
         sequences = max(sequences, machines.devices)
     else:
         sequences, source = _critical_sequences(question, machines, sequence, tokens)
-    note(Assumption("batch", float(sequences * sequence), "tokens", "default", source, key="batch"))
-    return sequences * sequence
+    unit, batch = question.model.batch_unit, sequences * sequence
+    note(Assumption("batch", batch / question.model.batch_unit_tokens, unit, "default", source, key="batch"))
+    return batch
 
 
 def _critical_sequences(question: Question, machines: ClusterSpec, sequence: int, tokens: int) -> tuple[int, str]:

@@ -162,6 +162,8 @@ def varied(question: Question, axis: str, value: str) -> Question:
         title = axis.replace("_", " ")
         raise RecipeError("unknown {axis}", field="sweep", axis=title, **unknown(value, CHOICES[axis]))
     changed: dict[str, Any] = {FIELDS[axis]: _count(value) if axis in COUNTS else value}
+    if axis == "batch":
+        changed["batch_tokens"] *= question.model.batch_unit_tokens
     if axis in question.unmeasured:  # what the recipe's optimizer measured says nothing of those in its place
         others = {kind: name for kind, name in question.unmeasured.items() if kind != axis}
         changed |= {"unmeasured": others, "references": ()}

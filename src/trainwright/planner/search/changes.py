@@ -27,6 +27,7 @@ from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
 from trainwright.planner.search.fitting import Fitting
 from trainwright.planner.search.layouts import Ranked, ranked
+from trainwright.spec.convnet import batch_text
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Adapter, Offload, Recompute, Workload
@@ -276,9 +277,9 @@ def _smaller_steps(run: RunSpec) -> Iterator[_Variant]:
     """Yields half of a step's tokens again and again, where a step is one micro batch, and saves as much."""
     sequences, tokens = run.workload.batch_sequences // 2, run.workload.sequence_tokens
     while run.workload.update_in_backward and sequences >= 1:
-        asked = {"batch_tokens": sequences * tokens}
-        name, fields = f"steps of {sequences * tokens:,} tokens", {"batch_tokens": str(sequences * tokens)}
-        yield _Variant(name=name, changed=asked, group="smaller", fields=fields)
+        step = sequences * tokens
+        name, fields = f"steps of {batch_text(run.model, step)}", {"batch_tokens": str(step)}
+        yield _Variant(name=name, changed={"batch_tokens": step}, group="smaller", fields=fields)
         sequences //= 2
 
 
@@ -322,7 +323,7 @@ def _together(run: RunSpec, singles: Sequence[_Variant]) -> Iterator[_Variant]:
         smaller = sequences < workload.batch_sequences
         yield replace(
             whole,
-            name=f"{whole.name}, steps of {tokens:,} tokens" if smaller else whole.name,
+            name=f"{whole.name}, steps of {batch_text(run.model, tokens)}" if smaller else whole.name,
             changed={**whole.changed, "batch_tokens": tokens},
             fields={**whole.fields, **({"batch_tokens": str(tokens)} if smaller else {})},
             group="in backward",

@@ -52,6 +52,14 @@ def verdict(plan: Plan) -> str:
     return f"{sure}: {memory}; {format_seconds(estimate.seconds.mid)}, {cost}"
 
 
+def _show_verdict(plan: Plan, page: Page) -> None:
+    """Shows the verdict, and why no price is known where it has none."""
+    page.heading(verdict(plan))
+    if plan.estimate.fits and plan.estimate.usd is None:
+        why = next(each.source for each in plan.estimate.assumptions if each.key == "price")
+        page.line(f"price unknown: {why}")
+
+
 def show(
     plan: Plan, planned: Planned, question: Question, page: Page, *, following: str = "", surely: str = ""
 ) -> None:
@@ -60,7 +68,7 @@ def show(
     ``following`` is the command to type next, ``surely`` what makes an uncertain plan sure.
     """
     estimate, work = plan.estimate, plan.workload
-    page.heading(verdict(plan))
+    _show_verdict(plan, page)
     page.line(_what(plan, question))
     page.line(f"layout ({'as asked' if question.layout else 'chosen'}): {mesh(plan.parallel, work.recompute)}")
     if by_default := habits(estimate.assumptions, planned.scenario.run.stack):
@@ -107,12 +115,16 @@ def _what(plan: Plan, question: Question) -> str:
     name = question.model_name or plan.model.family
     devices = f"{machines.devices:,} {machines.device.name}" if machines.devices > 1 else machines.device.name
     parameters, unit = format_count(sum(plan.parameters.values())), plan.model.unit
+    one, counted = plan.model.batch_unit_tokens, plan.model.batch_unit
     length = "" if unit == "images" else f", sequences of {work.sequence_tokens:,}"
+    if counted != unit:
+        length = f", {counted} of {one:,} tokens"
     if work.example_tokens is not None:
         length = f", examples of {work.example_tokens:,} in the mean, padded, at most {work.sequence_tokens:,}"
+    trained, batch = format_count(work.total_tokens / one), format_count(work.step_tokens / one)
     return (
-        f"{name}: {parameters} parameters, {format_count(work.total_tokens)} {unit} in {work.steps:,} steps of "
-        f"{format_count(work.step_tokens)} on {devices}; {work.precision}{length}"
+        f"{name}: {parameters} parameters, {trained} {counted} in {work.steps:,} steps of {batch} on {devices}; "
+        f"{work.precision}{length}"
     )
 
 
@@ -178,9 +190,12 @@ def _show_tables(plan: Plan, planned: Planned, page: Page) -> None:
 def _show_speed(plan: Plan, page: Page) -> None:
     estimate, devices = plan.estimate, plan.cluster.devices
     hfu = "" if estimate.hfu is None or estimate.hfu == estimate.mfu else f", HFU {estimate.hfu:.1%}"
-    each = "" if devices == 1 else f", {format_rate(estimate.tokens_per_s / devices)} a device"
+    model, tokens_per_s = plan.model, estimate.tokens_per_s
+    rate = tokens_per_s / model.batch_unit_tokens
+    tokens = "" if model.unit == model.batch_unit else f" ({format_rate(tokens_per_s)} {model.unit}/s)"
+    each = "" if devices == 1 else f", {format_rate(rate / devices)} a device"
     mfu = f"MFU {share(estimate.mfu)}{hfu}"
-    page.line(f"{format_rate(estimate.tokens_per_s)} {plan.model.unit}/s{each}; {mfu}; mostly {estimate.bottleneck}")
+    page.line(f"{format_rate(rate)} {model.batch_unit}/s{tokens}{each}; {mfu}; mostly {estimate.bottleneck}")
     low, high = format_seconds(estimate.seconds.low), format_seconds(estimate.seconds.high)
     cost = "" if estimate.usd is None else f", {format_usd(estimate.usd.low)} and {format_usd(estimate.usd.high)}"
     page.line(f"9 of 10 such runs take between {low} and {high}{cost}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_usd
-from trainwright.core.units import format_count, format_factor, format_seconds
+from trainwright.core.units import format_factor, format_seconds
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
 from trainwright.planner.plan.usual import habits
@@ -22,9 +22,9 @@ from trainwright.render.catalog.prices import old_prices
 from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
 from trainwright.render.plans.assumptions import assumption_row
-from trainwright.render.plans.outlook import outlook
+from trainwright.render.plans.outlook import Named, outlook
 from trainwright.render.plans.rented import doubtful_lines, keeps_at_a_price, show_beside, show_doubtful, show_spot
-from trainwright.render.plans.ways import Looks, in_short, show_ways
+from trainwright.render.plans.ways import Looks, show_ways
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ class Shown:
 def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: Shown) -> None:
     """Shows the answer, the best of each device, and the next command; what it was chosen from where all is wanted."""
     every = (*recommendation.options, *recommendation.closest)
-    looks = Looks.of(every, scenario.run.workload)
+    looks = Looks.of(every, scenario.run)
     first, *answer = _answer(scenario, recommendation, shown, looks)
     page.heading(first)
     for line in answer:
@@ -112,7 +112,7 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
 def _answer(scenario: Scenario, recommendation: Recommendation, shown: Shown, looks: Looks) -> list[str]:
     """Returns the lines of the answer: the way to take, others beside it, what is trained, and how sure that is."""
     every = (*recommendation.options, *recommendation.closest)
-    lines = _verdicts(recommendation, together=shown.judged is not None and shown.judged.together)
+    lines = _verdicts(recommendation, looks.told, together=shown.judged is not None and shown.judged.together)
     lines.append(_what(scenario, looks, shown.model_name))
     if by_default := habits(scenario.assumptions, scenario.run.stack):
         lines.append(by_default)
@@ -120,7 +120,7 @@ def _answer(scenario: Scenario, recommendation: Recommendation, shown: Shown, lo
         lines.append(shown.judged.verdict)
     if every:
         lines.append(_range(recommendation.answers))
-    lines += outlook(recommendation, in_short, unfit=shown.mended if every else ())
+    lines += outlook(recommendation, looks.told, unfit=shown.mended if every else ())
     return lines + doubtful_lines(_ways(recommendation)[1][:1])
 
 
@@ -170,7 +170,7 @@ def _show_short(
     room -= 3 + (3 + len(unknown)) * bool(unknown) + len(alone)
     show_ways(page, believed[: min(SHORT_ROWS, max(LEAST_ROWS, room))], looks, title=title)
     for option in alone:
-        page.line(f"fastest without a known price: {in_short(option)}")
+        page.line(f"fastest without a known price: {looks.told(option)}")
     show_ways(page, unknown, looks, title="fastest without a known price")
 
 
@@ -241,34 +241,34 @@ def _note_marks(page: Page, options: Sequence[Option]) -> None:
 
 def _what(scenario: Scenario, looks: Looks, model_name: str) -> str:
     """Returns the line that says what is trained."""
-    work, unit = scenario.run.workload, scenario.run.model.unit
+    work, unit = scenario.run.workload, scenario.run.model.batch_unit
     each = unit if unit == "images" else f"sequences of {work.sequence_tokens:,}"
     if work.example_tokens is not None:
         each = f"examples of {work.example_tokens:,} in the mean, padded, at most {work.sequence_tokens:,}"
     optimizer = scenario.unmeasured.get("optimizer", work.optimizer)
     steps = f"{work.steps:,} steps of {work.batch_sequences:,} {each}"
     if len(looks.batches) > 1:
-        steps = f"batches of {' or '.join(format_count(batch) for batch in looks.batches)}, {each}"
+        steps = f"batches of {' or '.join(looks.counted(batch) for batch in looks.batches)}, {each}"
     others = " where no row says another" if len(looks.precisions) > 1 else ""
     return (
-        f"{model_name}: {format_count(work.total_tokens)} {unit} in {steps}; {looks.precisions[0]}{others}, "
+        f"{model_name}: {looks.counted(work.total_tokens)} {unit} in {steps}; {looks.precisions[0]}{others}, "
         f"{optimizer}, {scenario.run.stack.title}"
     )
 
 
-def _verdicts(recommendation: Recommendation, *, together: bool) -> list[str]:
+def _verdicts(recommendation: Recommendation, told: Named, *, together: bool) -> list[str]:
     """Returns the way to take; then, or without a goal first, the cheapest, the fastest, and what lies between."""
     if not (recommendation.goals.are_open and recommendation.options):
         best = recommendation.options[:1]
         named = () if any(each.doubt for each in best) else recommendation.headlines
-        others = [f"{name}: {in_short(option)}" for name, option in named if option not in best]
-        return [_verdict(recommendation, together=together), *others]
+        others = [f"{name}: {told(option)}" for name, option in named if option not in best]
+        return [_verdict(recommendation, told, together=together), *others]
     of_one = "of one kind of device, " if together else ""
-    first, *others = (f"{name}: {in_short(option)}" for name, option in recommendation.headlines)
+    first, *others = (f"{name}: {told(option)}" for name, option in recommendation.headlines)
     return [f"{of_one}{first}", *others]
 
 
-def _verdict(recommendation: Recommendation, *, together: bool) -> str:
+def _verdict(recommendation: Recommendation, told: Named, *, together: bool) -> str:
     """Returns one line: what to take, or what comes closest; where two kinds do better together, of one kind."""
     goals = recommendation.goals
     wanted = " and ".join(
@@ -280,13 +280,13 @@ def _verdict(recommendation: Recommendation, *, together: bool) -> str:
             ),
         )
     )
-    nearest = "; or ".join(map(in_short, recommendation.closest))
+    nearest = "; or ".join(map(told, recommendation.closest))
     if recommendation.options:
         best = recommendation.options[0]
         if nearest and not recommendation.closest[0].doubt:
-            return f"nothing surely meets {wanted}; at a doubtful price: {in_short(best)}; closest: {nearest}"
+            return f"nothing surely meets {wanted}; at a doubtful price: {told(best)}; closest: {nearest}"
         for_what = f" for {wanted}" if wanted else ""
-        return f"best{' of one kind of device' if together else ''}{for_what}: {in_short(best)}"
+        return f"best{' of one kind of device' if together else ''}{for_what}: {told(best)}"
     return f"nothing meets {wanted}; closest: {nearest}" if nearest else _no_way(recommendation.refused)
 
 

@@ -29,9 +29,19 @@ def verdict(estimate: InferenceEstimate, ways: Sequence[str] = ()) -> str:
     return f"fits: {memory}; {one} tokens/s for each sequence, {every} in all, {price}"
 
 
-def show(name: str, estimate: InferenceEstimate, serving: Serving, page: Page, *, ways: Sequence[str] = ()) -> None:
-    """Verdict, memory, latency, limits, and what it rests on."""
+def show(
+    name: str,
+    estimate: InferenceEstimate,
+    serving: Serving,
+    page: Page,
+    *,
+    ways: Sequence[str] = (),
+    unpriced: str = "",
+) -> None:
+    """Verdict, why no price is known, memory, latency, limits, and what it rests on."""
     page.heading(verdict(estimate, ways))
+    if estimate.fits and unpriced:
+        page.line(f"price unknown: {unpriced}")
     each = "one device" if serving.tp == 1 else f"{serving.tp} devices"
     copies = f"a replica on {each}" if estimate.replicas == 1 else f"{estimate.replicas:,} replicas of {each}"
     page.line(

@@ -16,24 +16,43 @@ from trainwright.render.page import Page, without_empty
 if TYPE_CHECKING:
     from trainwright.planner.search.ranking import Option
     from trainwright.spec.device import Price
-    from trainwright.spec.workload import Workload
+    from trainwright.spec.run import RunSpec
 
 COLUMNS = ("", "run on", "from", "region", "price", "time", "cost", "MFU", "memory", "layout")
+
+LEAST_MORE = 0.005
+"""From this share on an answer says how many more tokens it trains; less is the last step, which is whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Looks:
-    """In what the ways differ, so that rows name it."""
+    """In what the ways differ, so that rows name it, and what was asked for, from which some differ too."""
 
     precisions: tuple[str, ...]
     batches: tuple[int, ...]
+    asked: RunSpec
 
     @classmethod
-    def of(cls, every: Sequence[Option], workload: Workload) -> Looks:
+    def of(cls, every: Sequence[Option], run: RunSpec) -> Looks:
         """Returns what differs among all ways of a run; the commonest precision first."""
         counted = Counter(option.precision for option in every).most_common()
-        precisions = tuple(precision for precision, _ in counted) or (workload.precision,)
-        return cls(precisions=precisions, batches=tuple(sorted({option.batch_tokens for option in every})))
+        precisions = tuple(precision for precision, _ in counted) or (run.workload.precision,)
+        batches = tuple(sorted({option.batch_tokens for option in every}))
+        return cls(precisions=precisions, batches=batches, asked=run)
+
+    def told(self, option: Option) -> str:
+        """Returns a way in a few words, and of a larger batch the tokens that it trains beyond those asked for."""
+        work, model = self.asked.workload, self.asked.model
+        more = option.tokens / work.total_tokens - 1
+        if more < LEAST_MORE:
+            return in_short(option)
+        least = f"--batch {work.batch_tokens // model.batch_unit_tokens} for {self.counted(work.total_tokens)}"
+        why = f"a batch of {self.counted(option.batch_tokens)} needs {more:.1%} more for the same loss; {least}"
+        return f"{in_short(option)}, {self.counted(option.tokens)} {model.batch_unit} ({why})"
+
+    def counted(self, tokens: int) -> str:
+        """Returns tokens as people count what is trained on: 4.194M of them, or 512 images."""
+        return format_count(tokens / self.asked.model.batch_unit_tokens)
 
 
 def show_ways(page: Page, options: Sequence[Option], looks: Looks, *, title: str) -> None:
@@ -67,7 +86,7 @@ def _cost(option: Option) -> str:
 
 def _row(option: Option, looks: Looks) -> tuple[str, ...]:
     precision = f"; {option.precision}" if option.precision != looks.precisions[0] else ""
-    batch = f"; batch {format_count(option.batch_tokens)}" if len(looks.batches) > 1 else ""
+    batch = f"; batch {looks.counted(option.batch_tokens)}" if len(looks.batches) > 1 else ""
     marks = ("*" if option.front else "") + ("?" if option.unsure else "")
     return (
         marks,

@@ -236,3 +236,36 @@ def test_a_price_may_be_given_by_device(capsys):
     assert usd("--price", "h100-sxm=3,l4=0.7") == usd("--price", "3") != usd()
     assert cli.main([*ASKED, "--price", "l4=0.7"]) == 2
     assert "--price: no price of this device (seen l4, expected h100-sxm=USD)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (["8xa100-80gb", "--price-kind", "spot"], "Verda 1A100.22V, at $0.45 the cheapest spot a100-sxm-80gb"),
+        (
+            ["8xh100", "--price-kind", "reserved"],
+            "the lists have no believable reserved price of h100-sxm; trainwright",
+        ),
+        (["8xa100-80gb", "--cloud", "aws"], "the lists have no believable on-demand price of a100-sxm-80gb at AWS; "),
+    ],
+)
+def test_the_second_line_says_why_no_price_is_known(capsys, asked, reason):
+    assert cli.main(["plan", "--model", "llama3-8b", "--tokens", "1T", "--on", *asked]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.endswith("price unknown") and second.startswith(f"price unknown: {reason}")
+
+
+@pytest.mark.parametrize("model", ["vit-b-16", "resnet-50"])
+def test_a_vision_model_is_asked_and_answered_in_images(capsys, model):
+    """Both have ImageNet's 115.3M images in as many steps, whatever an image is to them."""
+    assert cli.main(["plan", "--model", model, "--on", "8xa100-sxm-40gb", "--batch", "4096"]) == 0
+    out = capsys.readouterr().out
+    assert "115.3M images in 28,151 steps of 4,096 on 8 a100-sxm-40gb" in out and " images/s" in out
+
+
+def test_a_change_of_a_vision_model_s_batch_is_offered_in_images(capsys):
+    asked = ["plan", "--model", "vit-b-16", "--on", "t4", "--batch", "8192", "--update-in-backward"]
+    assert cli.main(asked) == 1
+    out = capsys.readouterr().out
+    offered = re.search(r"^next: .* --batch (\d+)", out, re.MULTILINE)
+    assert offered is not None and 1 <= int(offered[1]) < 8192

@@ -71,3 +71,8 @@ def test_a_node_s_ports_are_read_as_for_a_training(capsys, rails):
     answered = capsys.readouterr()
     assert cli.main([*asked, "--inference"]) == code == (0 if rails == "2" else 2)
     assert code == 0 or capsys.readouterr().err == answered.err
+
+
+def test_the_second_line_says_why_no_price_is_known(capsys):
+    assert cli.main([*ASKED, "h100-sxm", "--price-kind", "reserved"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("price unknown: the lists have no believable reserved")

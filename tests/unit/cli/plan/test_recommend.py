@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -285,3 +286,10 @@ def test_a_picture_that_cannot_be_drawn_takes_no_answer_away(capsys, tmp_path, m
 def test_a_model_is_asked_for_with_what_to_type(arguments, line, capsys):
     assert main(["recommend", *arguments]) == 2
     assert line in capsys.readouterr().err
+
+
+def test_a_vision_model_s_batch_is_of_images_in_the_answer_and_in_what_to_type_next(capsys):
+    assert main(["recommend", "--model", "vit-b-16", "--batch", "4096", "--devices", "h100-sxm"]) == 0
+    out = capsys.readouterr().out
+    assert "115.3M images in 28,151 steps of 4,096 images" in out
+    assert re.search(r"^next: trainwright plan --model vit-b-16 --batch 4096 ", out, re.MULTILINE)

@@ -73,6 +73,39 @@ def test_a_rack_and_a_pod_reach_beyond_their_nodes():
     assert levels("1024xtpu-v5p") == [(1024, "ici-v5p")]
 
 
+@pytest.mark.parametrize(
+    ("racks", "trays"),
+    [
+        ("28x72xgb200", "504x4xgb200"),
+        ("2x72xgb300", "36x4xgb300"),
+        ("1x8xgb200", "2x4xgb200"),
+        ("4x288xgb200", "288x4xgb200"),
+        ("1x384xascend-910c", "48x8xascend-910c"),
+        ("1x256xtpu-v5e", "64x4xtpu-v5e"),
+    ],
+)
+def test_nodes_written_as_racks_or_pods_are_their_hosts(racks, trays):
+    assert cluster(racks) == cluster(trays)
+
+
+def test_ports_of_a_rack_are_those_of_all_its_trays():
+    assert cluster("2x72xgb200", rails=18) == cluster("36x4xgb200", rails=1)
+    with pytest.raises(RecipeError, match="each of a node's 18 hosts needs as many ports.*a multiple of 18"):
+        cluster("2x72xgb200", rails=4)
+
+
+def test_devices_that_fill_no_whole_hosts_of_a_rack_have_their_share_all_the_same():
+    tray, six = cluster("4xgb200").node, cluster("1x6xgb200")
+    assert (six.node.devices, six.node.rails, six.node.cpu_cores) == (6, 6, 1.5 * tray.cpu_cores)
+    assert six.node.host_memory_bytes == 1.5 * tray.host_memory_bytes
+    assert six.scale_out.bytes_per_s == 50e9
+
+
+def test_a_server_larger_than_usual_has_no_more_than_the_usual_one():
+    usual, large = cluster("8xh100").node, cluster("1x16xh100").node
+    assert (large.devices, large.rails, large.host_memory_bytes) == (16, usual.rails, usual.host_memory_bytes)
+
+
 def test_pairs_and_groups_smaller_than_a_node_go_on_over_its_bus():
     assert levels("2x8xascend-910") == [(4, "hccs-910"), (8, "pcie4"), (16, "8 x roce-100")]
     bridged = levels("8xa100-pcie-80gb", scale_up="nvlink3-bridge-a100")

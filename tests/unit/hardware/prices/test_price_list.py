@@ -4,7 +4,9 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device_names
-from trainwright.hardware.prices.price_list import checked, days_old, given_price, price_list, refusal, region
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.prices.clouds import billing_of
+from trainwright.hardware.prices.price_list import checked, days_old, given_price, price_list, price_of, refusal, region
 
 
 @pytest.fixture(autouse=True)
@@ -210,3 +212,20 @@ def test_the_list_of_one_device_has_its_prices_as_the_whole_list_has_them():
         alone = price_list(device)
         assert alone.prices == {device: every.prices[device]}
         assert alone.cheapest(device, devices=8) == every.cheapest(device, devices=8)
+
+
+def test_instances_that_no_fast_link_joins_are_no_price_of_a_node_and_too_few_at_once_are():
+    assert price_list().cheapest("a100-sxm-80gb", "spot", devices=8) is None
+    assert price_list().cheapest("a100-sxm-80gb", "spot", devices=1).provider == "Verda"
+    many = cluster("64x8xh100")
+    price = price_of("h100-sxm", "spot", usd=None, clouds=None, machines=many)
+    assert (price.provider, many.devices > billing_of(price).most_devices) == ("Nebius", True)
+
+
+def test_a_cloud_whose_network_is_too_slow_to_join_machines_is_asked_last():
+    named = {"usd": None, "clouds": ("gcp", "aws")}
+    one, many = cluster("8xh100"), cluster("2x8xh100")
+    assert price_of("h100-sxm", "on_demand", **named, machines=one).provider == "GCP"
+    assert price_of("h100-sxm", "on_demand", **named, machines=many).provider == "AWS"
+    only = price_of("h100-sxm", "on_demand", usd=None, clouds=("gcp",), machines=many)
+    assert only.provider == "GCP"

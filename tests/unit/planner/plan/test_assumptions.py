@@ -110,13 +110,15 @@ def test_a_plan_says_for_how_long_devices_are_paid_where_that_is_longer_than_the
     """More than 512 on demand are a contract of 30 days; a price that is given is no cloud's."""
     made = planned(scenario_of(MANY)).plan
     paid = {each.key: each for each in made.estimate.assumptions}["billing"]
-    hourly = price_of("h100-sxm", "on_demand", usd=None, clouds=("nebius",), devices=1024).usd_per_device_hour
+    hourly = price_of(
+        "h100-sxm", "on_demand", usd=None, clouds=("nebius",), machines=cluster(MANY.on)
+    ).usd_per_device_hour
     assert made.estimate.usd.mid == pytest.approx(30 * 24 * 1024 * hourly)
     assert paid.value == f"30 days of {format_seconds(made.estimate.seconds.mid)}" and "512" in paid.source
     for other in (replace(MANY, price=2.0), replace(MANY, on="8xh100-sxm"), replace(MANY, tokens=10**14)):
         estimate = planned(scenario_of(other)).plan.estimate
         assert "billing" not in {each.key for each in estimate.assumptions}
-        cheapest = price_of("h100-sxm", "on_demand", usd=other.price, clouds=other.clouds, devices=8)
+        cheapest = price_of("h100-sxm", "on_demand", usd=other.price, clouds=other.clouds, machines=cluster("8xh100"))
         own = estimate.needs.device_hours * cheapest.usd_per_device_hour
         assert estimate.usd.mid == pytest.approx(own, rel=0.01)
 
