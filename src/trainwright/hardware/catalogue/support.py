@@ -15,6 +15,8 @@ from trainwright.spec.stack import Axis, Stack, Support, Switch
 from trainwright.spec.workload import Method, ParallelPlan, Workload, ZeroStage
 
 AXES: tuple[Axis, ...] = get_args(Axis)
+DIVIDES_MODEL: tuple[Axis, ...] = ("tp", "pp")
+"""What software with a word of ``Stack.undivided`` does not do unless its user says so."""
 TOGETHER = (*AXES, "zero_stage", "offload")
 """Parts of a layout of which some exclude others (``Support.stages_with``)."""
 UNLIMITED = (DEFAULT, DEFAULT_PARALLEL, OURS)
@@ -65,7 +67,7 @@ def method_of(workload: Workload) -> Method:
 
 
 def lacking_axes(run: RunSpec) -> tuple[Axis, ...]:
-    """Returns the axes that the run's software does not divide it by, or not by itself where it tunes all weights.
+    """Returns the axes that the run's software does not divide it by, or not by itself where it tunes a model.
 
     Raises:
         RecipeError: it does not run on such devices.
@@ -73,9 +75,12 @@ def lacking_axes(run: RunSpec) -> tuple[Axis, ...]:
     for problem in _device(run):
         raise _refusal(run, problem)
     runs, method = run.stack.runs, method_of(run.workload)
+    able = runs.axes.get(method, ()) if runs.axes else AXES
     if run.tunes and runs.tuned and method == "full":
-        return tuple(axis for axis in AXES if axis not in runs.tuned)
-    return tuple(axis for axis in AXES if runs.axes and axis not in runs.axes.get(method, ()))
+        able = runs.tuned
+    elif run.tunes and run.stack.undivided:
+        able = tuple(axis for axis in able if axis not in DIVIDES_MODEL)
+    return tuple(axis for axis in AXES if axis not in able)
 
 
 def stages_beside(runs: Support, layout: Mapping[str, object]) -> tuple[ZeroStage, ...]:

@@ -128,7 +128,7 @@ def test_stages_that_a_file_limits_are_of_its_own_parts(name):
     assert all(stages and set(stages) <= set(runs.zero_stages) for stages in runs.stages_with.values())
 
 
-@pytest.mark.parametrize("stack", ["deepspeed", "hf-deepspeed"])
+@pytest.mark.parametrize("stack", ["deepspeed", "hf-deepspeed", "trl-peft"])
 def test_weights_leave_the_device_where_ranks_share_them_alone(stack):
     """DeepSpeed's offload_param is ZeRO-3's, which its pipelines refuse; what is asked for of it is refused too."""
     asked = {"stack": stack, "method": "full", "on": "4xrtx-4090"}
@@ -136,6 +136,22 @@ def test_weights_leave_the_device_where_ranks_share_them_alone(stack):
     assert (plan.zero_stage, plan.pp, plan.dp_shard > 1) == (3, 1, True)
     with pytest.raises(RecipeError, match=r"does not share states so .* zero_stage 3 with offload=all"):
         choose(scenario(**asked, layout={"offload": "all", "dp_replicate": 4}))
+
+
+@pytest.mark.parametrize("stack", ["trl-peft", "axolotl", "hf-trainer", "hf-trainer-fused", "hf-deepspeed"])
+def test_software_for_tuning_divides_tensors_where_its_user_says_so(stack):
+    asked = {"stack": stack, "method": "full", "on": "8xa100-sxm-80gb"}
+    plan = choose(scenario(**asked)).parallel
+    assert (plan.dp_shard, plan.tp, plan.pp) == (8, 1, 1)
+    assert choose(scenario(**asked, layout={"tp": 4})).parallel.tp == 4
+
+
+def test_what_data_parallelism_does_not_fit_is_divided_otherwise_with_a_word():
+    """One sequence a step cannot be divided over eight devices, whatever memory there is."""
+    made = planned(scenario(stack="hf-trainer", method="full", on="8xa100-sxm-80gb", batch_tokens=2048, packing="on"))
+    assert made.plan.parallel.tp * made.plan.parallel.cp == 8
+    names = {each.name for each in made.plan.estimate.assumptions}
+    assert ("division of the model" in names) == (made.plan.parallel.tp > 1)
 
 
 def test_pipelines_have_the_schedules_of_their_software():
@@ -213,7 +229,7 @@ def test_all_weights_are_tuned_by_data_parallelism_where_that_fits():
         free = choose(replace(tuned, run=replace(tuned.run, tunes=False))).parallel
         assert free.tp * free.pp * free.ep > 1
     named = scenario(stack="axolotl", model=model("llama3-8b"), on="8xh100-sxm", method="full")
-    assert lacking_axes(named.run) == ("pp",), "its file says all of it"
+    assert lacking_axes(named.run) == ("tp", "pp"), "tensors where its user says so, pipelines nowhere"
 
 
 def test_other_axes_tune_what_data_parallelism_has_no_room_for_and_the_plan_says_so():
