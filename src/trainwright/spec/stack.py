@@ -166,6 +166,8 @@ class Support:
     ``axes``."""
     zero_stages: tuple[ZeroStage, ...] = (0, 1, 2, 3)
     """What its data-parallel ranks can share."""
+    stages_with: Mapping[Axis | Offload, tuple[ZeroStage, ...]] = field(default_factory=dict)
+    """The same in runs that are divided by an axis, or offload so; what is not among them limits nothing."""
     precisions: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
     """Where none is asked for, the first that the device has a rate for."""
     switches: Mapping[Switch, str] | None = None
@@ -246,7 +248,7 @@ class Stack:
     overlaps_shards: bool = True
     """Whether ZeRO-3 gathers weights and scatters gradients while kernels run."""
     schedules: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved")
-    """The pipeline schedules that it has."""
+    """The pipeline schedules that it has; software that no one has is not held to them where one is asked for."""
     aliases: tuple[str, ...] = ()
     since: str = ""
     """The first release that these numbers hold for; of several files the latest that a run's release has reached."""

@@ -125,8 +125,8 @@ def read_stack(file: str) -> Stack:
 
 
 def _support(table: dict[str, Any]) -> Support:
-    axes = {method: tuple(names) for method, names in table.get("axes", {}).items()}
-    return Support(**{**_tuples(table), "axes": axes})
+    inner = {name: _tuples(table.get(name, {})) for name in ("axes", "stages_with")}
+    return Support(**{**_tuples(table), **inner})
 
 
 def _tuples(table: dict[str, Any]) -> dict[str, Any]:

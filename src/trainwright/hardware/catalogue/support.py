@@ -11,10 +11,14 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.stacks import DEFAULT, DEFAULT_PARALLEL, OURS, offered, read_stack
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.run import RunSpec
-from trainwright.spec.stack import Axis, Switch
-from trainwright.spec.workload import Method, Workload
+from trainwright.spec.stack import Axis, Stack, Support, Switch
+from trainwright.spec.workload import Method, ParallelPlan, Workload, ZeroStage
 
 AXES: tuple[Axis, ...] = get_args(Axis)
+DIVIDES_MODEL: tuple[Axis, ...] = ("tp", "pp")
+"""What software with a word of ``Stack.undivided`` does not do unless its user says so."""
+TOGETHER = (*AXES, "zero_stage", "offload")
+"""Parts of a layout of which some exclude others (``Support.stages_with``)."""
 UNLIMITED = (DEFAULT, DEFAULT_PARALLEL, OURS)
 """Software that no one has, and this project's own, which plans more than it executes."""
 OWN_SHAPE = "transformer"
@@ -63,7 +67,7 @@ def method_of(workload: Workload) -> Method:
 
 
 def lacking_axes(run: RunSpec) -> tuple[Axis, ...]:
-    """Returns the axes that the run's software does not divide it by, or not by itself where it tunes all weights.
+    """Returns the axes that the run's software does not divide it by, or not by itself where it tunes a model.
 
     Raises:
         RecipeError: it does not run on such devices.
@@ -71,9 +75,43 @@ def lacking_axes(run: RunSpec) -> tuple[Axis, ...]:
     for problem in _device(run):
         raise _refusal(run, problem)
     runs, method = run.stack.runs, method_of(run.workload)
+    able = runs.axes.get(method, ()) if runs.axes else AXES
     if run.tunes and runs.tuned and method == "full":
-        return tuple(axis for axis in AXES if axis not in runs.tuned)
-    return tuple(axis for axis in AXES if runs.axes and axis not in runs.axes.get(method, ()))
+        able = runs.tuned
+    elif run.tunes and run.stack.undivided:
+        able = tuple(axis for axis in able if axis not in DIVIDES_MODEL)
+    return tuple(axis for axis in AXES if axis not in able)
+
+
+def stages_beside(runs: Support, layout: Mapping[str, object]) -> tuple[ZeroStage, ...]:
+    """Returns what data-parallel ranks can share in software that runs ``layout``, as far as it says."""
+    limits = [stages for part, stages in runs.stages_with.items() if _has(layout, part)]
+    return tuple(stage for stage in runs.zero_stages if all(stage in stages for stages in limits))
+
+
+def _has(layout: Mapping[str, object], part: str) -> bool:
+    return layout.get("offload") == part or (part in AXES and layout.get(part, 1) != 1)
+
+
+def plan_problems(stack: Stack, plan: ParallelPlan) -> tuple[str, ...]:
+    """Returns why ``stack`` does not share states as ``plan`` says, which no part of it says by itself.
+
+    Where there is one data-parallel rank nothing is shared at any stage.
+    """
+    layout: dict[str, object] = {"offload": plan.offload, **{axis: getattr(plan, axis) for axis in AXES}}
+    stages, alone = stages_beside(stack.runs, layout), plan.dp_replicate * plan.dp_shard == 1
+    if plan.zero_stage in stages or (alone and stages):
+        return ()
+    shared = f"zero_stage={plan.zero_stage}, dp_replicate={plan.dp_replicate}, dp_shard={plan.dp_shard}"
+    return (f"{stack.name} does not share states so ({shared}): {_stages_told(stack.runs, layout)}",)
+
+
+def _stages_told(runs: Support, layout: Mapping[str, object]) -> str:
+    """Returns ``zero_stage 3 with offload=all, 0 or 1 with pp=2``."""
+    limits = {part: stages for part, stages in runs.stages_with.items() if _has(layout, part)}
+    named = {part: f"{part}={layout[part]}" if part in AXES else f"offload={part}" for part in limits}
+    texts = [f"{' or '.join(map(str, stages))} with {named[part]}" for part, stages in limits.items()]
+    return "zero_stage " + (", ".join(texts) or " or ".join(map(str, runs.zero_stages)))
 
 
 def switches_of(workload: Workload, *, packs: bool = False) -> tuple[Switch, ...]:
@@ -144,12 +182,28 @@ def _problems(run: RunSpec, layout: Mapping[str, object], *, devices: bool) -> I
     if stage not in runs.zero_stages:
         known = ", ".join(map(str, runs.zero_stages))
         yield _Problem("stack, layout", "this ZeRO stage", f"zero_stage={stage}", f"one of {known}")
+    yield from _parts_together(run.stack, layout, method)
     if not devices:
         return
     if runs.axes and not runs.axes[method] and run.cluster.devices > 1:
         seen = f"{run.cluster.devices} devices with {method}"
         yield _Problem("stack, on", "on several devices", seen, "one device alone")
     yield from _device(run)
+
+
+def _parts_together(stack: Stack, layout: Mapping[str, object], method: Method) -> Iterator[_Problem]:
+    """Yields parts of a layout that the software has, and not beside each other; and a schedule that it has not."""
+    runs, asked = stack.runs, layout.get("zero_stage", 0)
+    stages = stages_beside(runs, layout)
+    if runs.zero_stages and (not stages or (asked in runs.zero_stages and asked and asked not in stages)):
+        seen = ", ".join(f"{part}={value}" for part, value in layout.items() if part in TOGETHER and value != 1)
+        yield _Problem("stack, layout", "these parts of a layout together", seen, _stages_told(runs, layout))
+    several = "interleaved" if layout.get("virtual_stages", 1) != 1 else None
+    schedule = layout.get("schedule", several)
+    piped = not runs.axes or "pp" in runs.axes.get(method, ())
+    if stack.name not in UNLIMITED and piped and schedule is not None and schedule not in stack.schedules:
+        seen = f"schedule={schedule}" if "schedule" in layout else f"virtual_stages={layout['virtual_stages']}"
+        yield _Problem("stack, layout", "this pipeline schedule", seen, f"schedule={', '.join(stack.schedules)}")
 
 
 def _lacking_switches(run: RunSpec, *, packs: bool) -> Iterator[_Problem]:

@@ -19,7 +19,7 @@ from trainwright.planner.forecast.communication.collectives import (
     reduce_scatter_s,
 )
 from trainwright.planner.forecast.communication.exchange import Exchange, exchange_over
-from trainwright.planner.forecast.memory.states import StateBytes
+from trainwright.planner.forecast.memory.per_parameter import StateBytes, updates_by_tensor
 from trainwright.planner.forecast.memory.table import MemoryTable, deviation, stuck_share
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import StackMemory
@@ -57,7 +57,7 @@ def convnet_state_bytes(workload: Workload, memory: StackMemory) -> StateBytes:
         weight=size if mixed else full,
         gradient=full,
         optimizer=full * MOMENTS_PER_PARAMETER[workload.optimizer] + 4.0 * mixed,
-        update=full * memory.update_copies,
+        update=0.0 if updates_by_tensor(workload) else full * memory.update_copies,  # one filter's at most
     )
 
 

@@ -16,7 +16,8 @@ from trainwright.planner.forecast.communication.exchange import Exchange, exchan
 from trainwright.planner.forecast.convnet import convnet_exchange, convnet_memory, convnet_state_bytes
 from trainwright.planner.forecast.host_link import activations_s
 from trainwright.planner.forecast.memory.offload import offload_s, offloaded
-from trainwright.planner.forecast.memory.states import StateBytes, case_of, kept, memory_of, parameter_bytes
+from trainwright.planner.forecast.memory.per_parameter import StateBytes, parameter_bytes
+from trainwright.planner.forecast.memory.states import case_of, kept, memory_of
 from trainwright.planner.forecast.memory.table import MemoryTable, library_bytes, predict_memory, stuck_share
 from trainwright.planner.forecast.time.step import StepTable
 from trainwright.spec.convnet import AnyModel, ConvNetSpec

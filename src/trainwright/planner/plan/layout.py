@@ -12,7 +12,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import unknown
 from trainwright.core.units import format_bytes
-from trainwright.hardware.catalogue.support import lacking_axes
+from trainwright.hardware.catalogue.support import lacking_axes, plan_problems, stages_beside
 from trainwright.planner.counts.layouts import RECOMPUTES, ZERO_STAGES, FixedLayout, Layouts
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.scenario import Scenario
@@ -272,7 +272,8 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     else:
         replicate = wanted.get("dp_replicate", 1)
         shard = wanted.get("dp_shard", max(1, left // replicate))
-    known = max(each for each in stack.runs.zero_stages if each <= (1 if pp > 1 else 3))
+    able = [each for each in stages_beside(stack.runs, wanted) if each <= (1 if pp > 1 else 3)]
+    known = max(able, default=ZERO_STAGES[0])
     stage = known if shares is None else shares
     plan = ParallelPlan(
         dp_replicate=replicate,
@@ -291,6 +292,7 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
         context=wanted.get("context", "gather"),
     )
     problems = plan.problems(scenario.run.transformer, scenario.run.workload, scenario.run.cluster)
+    problems += plan_problems(stack, plan)
     if scenario.refuses is not None:
         problems += scenario.refuses(plan, wanted.get("recompute", "none"))
     if problems:

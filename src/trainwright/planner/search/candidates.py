@@ -6,12 +6,11 @@ Columns come one after another, and a rule applies as soon as its columns exist:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.support import lacking_axes
@@ -28,11 +27,12 @@ from trainwright.planner.counts.layouts import (
 )
 from trainwright.planner.counts.parallel.stages import STAGE_WASTE, stage_waste
 from trainwright.planner.forecast.communication.collectives import Fabric
+from trainwright.planner.search.table import Mask, Pruned, Table
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import FAMILIES, ModelSpec
 from trainwright.spec.run import RunSpec
-from trainwright.spec.stack import Stack
+from trainwright.spec.stack import Stack, Support
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule, Workload
 
 MICRO_BATCH_TOKENS = 32_768
@@ -43,21 +43,6 @@ FEW_STAGES = 16
 """Stages that are tried however unevenly they cut the blocks: the head fills what the last one has fewer."""
 VIRTUAL_STAGES = (1, 2, 4)
 """Chunks of the model on each pipeline rank; more of them send more often than they shorten the bubble."""
-
-Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pruned:
-    """A class of layouts that was left out: by which rule, why, and how many they were when the rule met them.
-
-    ``ratios`` are the least and the most of memory needed over memory there, where that is the reason.
-    """
-
-    rule: str
-    reason: str
-    layouts: int
-    ratios: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -96,50 +81,6 @@ def tensor_counts(model: AnyModel) -> tuple[int, ...]:
     return tuple(each for each in divisors(transformer(model).heads) if kv % each == 0 or each % kv == 0)
 
 
-@dataclasses.dataclass(slots=True)
-class _Table:
-    """Rows of layouts to be, by column, and what was struck out; of a column in ``fixed`` only that value is kept."""
-
-    columns: dict[str, Numbers]
-    wasteful: bool = False
-    fixed: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    pruned: list[Pruned] = dataclasses.field(default_factory=list)
-
-    def __getitem__(self, name: str) -> Numbers:
-        return self.columns[name]
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
-
-    def cross(self, name: str, values: Iterable[float]) -> None:
-        """Repeats each row with each value of a new column."""
-        column = np.asarray([each for each in values if self.fixed.get(name, each) == each], dtype=np.float64)
-        rows = len(self)
-        if len(column) != 1:
-            self.columns = {key: np.repeat(kept, len(column)) for key, kept in self.columns.items()}
-        self.columns[name] = np.broadcast_to(column, (rows, len(column))).ravel()
-
-    def shape(self, name: str, values: Numbers) -> None:
-        """Adds a column that follows from the others."""
-        self.columns[name] = values
-        if name in self.fixed:
-            self.keep(self[name] == self.fixed[name])
-
-    def prefer(self, mask: Mask, rule: str, reason: str | Callable[[Mask], str]) -> None:
-        """Strikes out the other rows unless wasteful ones are wanted."""
-        if not self.wasteful:
-            self.keep(mask, rule, reason)
-
-    def keep(self, mask: Mask, rule: str = "", reason: str | Callable[[Mask], str] = "") -> None:
-        """Strikes out the other rows; without a rule they were never layouts, and are not counted."""
-        struck = int(len(mask) - mask.sum())
-        if struck and rule:
-            text = reason if isinstance(reason, str) else reason(~mask)
-            self.pruned.append(Pruned(rule=rule, reason=text, layouts=struck))
-        if struck:
-            self.columns = {key: values[mask] for key, values in self.columns.items()}
-
-
 def candidates(
     run: RunSpec,
     devices: Sequence[int],
@@ -159,10 +100,10 @@ def candidates(
     wanted = FixedLayout() if layout is None else layout
     columns = {"devices": counts, "offload": np.full(len(counts), OFFLOADS.index(wanted.get("offload", offload)))}
     fixed = dict.fromkeys(map(str, lacking_axes(run)), 1.0) | _places(wanted)
-    table = _Table(columns, wasteful=wasteful, fixed=fixed)
+    table = Table(columns, wasteful=wasteful, fixed=fixed)
     _meshes(table, run)
     _sharding(table, model, run.cluster, stack)
-    _micro_batches(table, model, workload)
+    _micro_batches(table, run)
     _schedules(table, stack)
     if wanted.get("recompute_shards"):
         alone, shared = (RECOMPUTES.index(each) for each in ("none", "full"))
@@ -183,7 +124,7 @@ def _places(wanted: FixedLayout) -> dict[str, float]:
     }
 
 
-def _recomputes(table: _Table, run: RunSpec) -> tuple[Recompute, ...]:
+def _recomputes(table: Table, run: RunSpec) -> tuple[Recompute, ...]:
     """Returns recomputations, least first; selective where it spares something or is asked for (decision 0037)."""
     if not run.model.is_divisible:
         return ("none",)
@@ -196,7 +137,7 @@ def _recomputes(table: _Table, run: RunSpec) -> tuple[Recompute, ...]:
     return tuple(each for each in RECOMPUTES if each != "selective")
 
 
-def _meshes(table: _Table, run: RunSpec) -> None:
+def _meshes(table: Table, run: RunSpec) -> None:
     """Adds columns tp, pp, cp and data (ranks that see different sequences)."""
     model, workload = run.model, run.workload
     domain, batch = float(Fabric.of(run.cluster).domain), workload.batch_sequences
@@ -239,7 +180,7 @@ def _meshes(table: _Table, run: RunSpec) -> None:
     )
 
 
-def _divides_sequences(table: _Table, model: ModelSpec | None, workload: Workload) -> Mask:
+def _divides_sequences(table: Table, model: ModelSpec | None, workload: Workload) -> Mask:
     """Returns True where ``cp`` ranks can have parts of every sequence: see ``ParallelPlan``."""
     cp, tokens = table["cp"], workload.sequence_tokens
     if table.fixed.get("context", 0.0) == CONTEXTS.index("gather"):
@@ -251,7 +192,7 @@ def _divides_sequences(table: _Table, model: ModelSpec | None, workload: Workloa
     return np.asarray(whole & ((keys % cp == 0) | (cp % keys == 0)))
 
 
-def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec, stack: Stack) -> None:
+def _sharding(table: Table, model: AnyModel, cluster: ClusterSpec, stack: Stack) -> None:
     """Adds columns dp_shard, dp_replicate, zero_stage and ep.
 
     Data-parallel ranks share over nothing, one domain (HSDP), eight domains, or all.
@@ -266,7 +207,7 @@ def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec, stack: Stack
     table.keep(new.T.reshape(-1))
     table.shape("dp_shard", table["reach"])
     table.shape("dp_replicate", table["data"] / table["dp_shard"])
-    _zero_stages(table, stack.runs.zero_stages)
+    _zero_stages(table, stack)
     if (stage := table.fixed.get("usual_zero_stage")) is not None:
         every = table["dp_shard"] == table["data"]
         table.keep(every & (table["zero_stage"] == np.where(table["dp_shard"] > 1, stage, 0.0)))
@@ -285,21 +226,36 @@ def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec, stack: Stack
     )
 
 
-def _zero_stages(table: _Table, stages: Sequence[int]) -> None:
-    """Adds column zero_stage: 0 where nothing is shared, else 1 in a pipeline, 2 or 3 without one; of ``stages``."""
-    table.cross("zero_stage", stages)
+def _zero_stages(table: Table, stack: Stack) -> None:
+    """Adds column zero_stage: 0 where nothing is shared, else 1 in a pipeline, 2 or 3 without one; of the stack's."""
+    table.cross("zero_stage", stack.runs.zero_stages)
     table.keep((table["zero_stage"] == 0) == (table["dp_shard"] == 1))
-    # DeepSpeed's pipelines refuse stages 2 and 3; torch's FSDP2 keeps weights gathered between micro batches of one.
-    for stage, piped, strike, reason in (
-        (2, True, table.keep, "gradients are accumulated whole over its micro batches"),
-        (3, True, table.prefer, "holds whole weights all the same, and gathers them besides"),
+    # torch's FSDP2 keeps weights gathered between micro batches of a pipeline.
+    for stage, strike, reason in (
+        (2, table.keep, "gradients are accumulated whole over its micro batches"),
+        (3, table.prefer, "holds whole weights all the same, and gathers them besides"),
     ):
-        mask = (table["zero_stage"] != stage) | ((table["pp"] > 1) != piped)
-        strike(mask, f"ZeRO-{stage} {'in' if piped else 'without'} a pipeline", reason)
+        mask = (table["zero_stage"] != stage) | (table["pp"] == 1)
+        strike(mask, f"ZeRO-{stage} in a pipeline", reason)
+    if stack.runs.stages_with:
+        reason = "what is offloaded, and what the model is divided by, leave its software other stages"
+        table.keep(_shares(table, stack.runs), f"ZeRO in {stack.name}", reason)
 
 
-def _micro_batches(table: _Table, model: AnyModel, workload: Workload) -> None:
+def _shares(table: Table, runs: Support) -> Mask:
+    """Returns True where ranks share what the software lets them: see ``Support.stages_with``."""
+    able = np.tile([stage in runs.zero_stages for stage in ZERO_STAGES], (len(table), 1))
+    for part, stages in runs.stages_with.items():
+        used = table["offload"] == OFFLOADS.index(part) if part in OFFLOADS else table[part] > 1
+        able &= ~used[:, None] | np.asarray([stage in stages for stage in ZERO_STAGES])
+    alone = table["dp_replicate"] * table["dp_shard"] == 1
+    said = able[np.arange(len(table)), table["zero_stage"].astype(np.intp)]
+    return np.where(alone, able.any(axis=1), said)
+
+
+def _micro_batches(table: Table, run: RunSpec) -> None:
     """Adds columns micro_batch and virtual_stages."""
+    workload = run.workload
     at_once = workload.update_in_backward
     if at_once:  # gradients that are gone cannot be added up: a step is one micro batch, however large
         table.shape("micro_batch", workload.batch_sequences / table["data"])
@@ -327,14 +283,14 @@ def _micro_batches(table: _Table, model: AnyModel, workload: Workload) -> None:
     table.prefer(
         table["micro_batches"] >= table["pp"], "micro batch, too few", "leaves fewer micro batches than pipeline stages"
     )
-    table.cross("virtual_stages", VIRTUAL_STAGES)
+    table.cross("virtual_stages", VIRTUAL_STAGES if "interleaved" in run.stack.schedules else (1,))
     chunks = (table["pp"] * table["virtual_stages"]).astype(np.intp)  # and no np.isin: it imports numpy.ma, in 20 ms
-    cut = np.bincount(stage_counts(model), minlength=int(chunks.max(initial=0)) + 1)[chunks] > 0
+    cut = np.bincount(stage_counts(run.model), minlength=int(chunks.max(initial=0)) + 1)[chunks] > 0
     whole = table["micro_batches"] % table["pp"] == 0  # Narayanan et al., 2021, section 2.2
     table.keep((table["virtual_stages"] == 1) | ((table["pp"] > 1) & cut & whole))
 
 
-def _schedules(table: _Table, stack: Stack) -> None:
+def _schedules(table: Table, stack: Stack) -> None:
     """Adds column schedule: interleaved for several chunks, else 1F1B; others too where the stack has them.
 
     GPipe holds more than 1F1B, and waits as long.
@@ -356,7 +312,7 @@ def two_ways(pp: Numbers, micro_batches: Numbers) -> Mask:
     return mask
 
 
-def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:
+def _layouts(table: Table, workload: Workload, stack: Stack) -> Layouts:
     """Returns the rows as ``Layouts``, in the way that ``stack`` works."""
     ones = np.ones(len(table))
     return Layouts(

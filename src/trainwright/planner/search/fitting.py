@@ -64,12 +64,13 @@ class Fitting:
 
     def _listed(self, run: RunSpec, layout: FixedLayout, *, wasteful: bool) -> Candidates:
         """Returns the candidates; those of runs that differ in what leaves the device alone are listed once."""
-        work, placed = run.workload, layout.copy()
-        offload = float(OFFLOADS.index(placed.pop("offload", "none")))
+        work, placed, moved = run.workload, layout.copy(), layout.get("offload", "none")
+        if moved not in run.stack.runs.stages_with:
+            placed.pop("offload", None)
         shape = work.sequence_tokens, work.batch_sequences, work.fused_attention, work.update_in_backward
         key = run.cluster.nodes, run.cluster.devices, *shape, *lacking_axes(run), *sorted(placed.items()), wasteful
         if key not in self.listed:
             self.listed[key] = candidates(run, [run.cluster.devices], wasteful=wasteful, layout=placed)
         left = self.listed[key]
-        layouts = replace(left.layouts, offload=np.full(len(left.layouts), offload))
+        layouts = replace(left.layouts, offload=np.full(len(left.layouts), float(OFFLOADS.index(moved))))
         return replace(left, layouts=layouts)

@@ -18,8 +18,9 @@ from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.rates.catalogue import CATALOGUE
-from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan
+from trainwright.planner.search.candidates import Candidates, candidates, parallel_plan
 from trainwright.planner.search.memo import Memo, Needed
+from trainwright.planner.search.table import Pruned
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload

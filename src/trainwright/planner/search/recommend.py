@@ -30,11 +30,12 @@ from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.memory.table import usable_bytes
 from trainwright.planner.forecast.networks import counted
-from trainwright.planner.search.candidates import Pruned, parallel_plan
+from trainwright.planner.search.candidates import parallel_plan
 from trainwright.planner.search.layouts import compare, too_large
 from trainwright.planner.search.memo import Memo
 from trainwright.planner.search.offers import GIVEN, PRICE_KINDS, Offer, offers, owned
 from trainwright.planner.search.ranking import Goals, Option, Recommendation, Refusal, ranked
+from trainwright.planner.search.table import Pruned
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Precision, Workload

@@ -59,6 +59,22 @@ def test_every_file_says_what_its_software_runs(name):
             {"stack": "llm-c", "model": model("gpt2"), "layout": {"zero_stage": 3}},
             r"this ZeRO stage \(seen zero_stage=3, expected one of 0, 1\)",
         ),
+        (
+            {"stack": "deepspeed", "layout": {"zero_stage": 3, "pp": 2}},
+            r"together \(seen zero_stage=3, pp=2, expected zero_stage 0 or 1 with pp=2\); software.*megatron",
+        ),
+        (
+            {"stack": "deepspeed", "layout": {"offload": "all", "pp": 2}},
+            r"seen offload=all, pp=2, expected zero_stage 3 with offload=all, 0 or 1 with pp=2\); no software",
+        ),
+        (
+            {"stack": "deepspeed", "layout": {"pp": 2, "schedule": "zero_bubble"}},
+            r"this pipeline schedule \(seen schedule=zero_bubble, expected schedule=1f1b\); software.*torchtitan",
+        ),
+        (
+            {"stack": "deepspeed", "layout": {"pp": 2, "virtual_stages": 4}},
+            r"this pipeline schedule \(seen virtual_stages=4, expected schedule=1f1b\); software that does: .*megatron",
+        ),
     ],
 )
 def test_what_software_does_not_run_is_refused_in_one_line(asked, message):
@@ -96,10 +112,51 @@ def test_where_no_software_runs_it_the_error_says_so():
         {"stack": "llm-c", "model": replace(model("llama3-8b"), family="transformer")},
         {"method": "full", "layout": {"tp": 8}},
         {"method": "full", "layout": {"pp": 8}},
+        {"stack": "deepspeed", "on": "h100-sxm", "layout": {"offload": "all", "zero_stage": 0}},
+        {"stack": "deepspeed", "layout": {"offload": "optimizer", "pp": 8}},
     ],
 )
 def test_what_it_runs_is_not(asked):
     assert scenario(**asked).run.stack
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_stages_that_a_file_limits_are_of_its_own_parts(name):
+    runs = read_stack(name).runs
+    assert set(runs.stages_with) <= {*AXES, *OFFLOADS} - {"none"}
+    assert {axis for axis in AXES if axis in runs.stages_with} <= set(runs.axes["full"] if runs.axes else AXES)
+    assert all(stages and set(stages) <= set(runs.zero_stages) for stages in runs.stages_with.values())
+
+
+@pytest.mark.parametrize("stack", ["deepspeed", "hf-deepspeed", "trl-peft"])
+def test_weights_leave_the_device_where_ranks_share_them_alone(stack):
+    """DeepSpeed's offload_param is ZeRO-3's, which its pipelines refuse; what is asked for of it is refused too."""
+    asked = {"stack": stack, "method": "full", "on": "4xrtx-4090"}
+    plan = choose(scenario(**asked, layout={"offload": "all"})).parallel
+    assert (plan.zero_stage, plan.pp, plan.dp_shard > 1) == (3, 1, True)
+    with pytest.raises(RecipeError, match=r"does not share states so .* zero_stage 3 with offload=all"):
+        choose(scenario(**asked, layout={"offload": "all", "dp_replicate": 4}))
+
+
+@pytest.mark.parametrize("stack", ["trl-peft", "axolotl", "hf-trainer", "hf-trainer-fused", "hf-deepspeed"])
+def test_software_for_tuning_divides_tensors_where_its_user_says_so(stack):
+    asked = {"stack": stack, "method": "full", "on": "8xa100-sxm-80gb"}
+    plan = choose(scenario(**asked)).parallel
+    assert (plan.dp_shard, plan.tp, plan.pp) == (8, 1, 1)
+    assert choose(scenario(**asked, layout={"tp": 4})).parallel.tp == 4
+
+
+def test_what_data_parallelism_does_not_fit_is_divided_otherwise_with_a_word():
+    """One sequence a step cannot be divided over eight devices, whatever memory there is."""
+    made = planned(scenario(stack="hf-trainer", method="full", on="8xa100-sxm-80gb", batch_tokens=2048, packing="on"))
+    assert made.plan.parallel.tp * made.plan.parallel.cp == 8
+    names = {each.name for each in made.plan.estimate.assumptions}
+    assert ("division of the model" in names) == (made.plan.parallel.tp > 1)
+
+
+def test_pipelines_have_the_schedules_of_their_software():
+    plan = choose(scenario(stack="deepspeed", method="full", on="4xrtx-4090", layout={"pp": 4})).parallel
+    assert (plan.schedule, plan.virtual_stages) == ("1f1b", 1) and plan.zero_stage < 2
 
 
 def test_a_layout_that_is_chosen_uses_only_what_the_software_has():
@@ -172,7 +229,7 @@ def test_all_weights_are_tuned_by_data_parallelism_where_that_fits():
         free = choose(replace(tuned, run=replace(tuned.run, tunes=False))).parallel
         assert free.tp * free.pp * free.ep > 1
     named = scenario(stack="axolotl", model=model("llama3-8b"), on="8xh100-sxm", method="full")
-    assert lacking_axes(named.run) == ("pp",), "its file says all of it"
+    assert lacking_axes(named.run) == ("tp", "pp"), "tensors where its user says so, pipelines nowhere"
 
 
 def test_other_axes_tune_what_data_parallelism_has_no_room_for_and_the_plan_says_so():

@@ -30,7 +30,7 @@ from trainwright.planner.forecast.communication.collectives import (
     send_recv_s,
 )
 from trainwright.planner.forecast.communication.dispatch import dispatch_s, token_bytes
-from trainwright.planner.forecast.memory.states import has_half_gradients
+from trainwright.planner.forecast.memory.per_parameter import has_half_gradients
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Dispatch

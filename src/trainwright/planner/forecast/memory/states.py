@@ -16,7 +16,6 @@ from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import adapted, adapter_parameters, frozen_bytes
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import (
-    AVERAGE_BYTES,
     MOMENT_BYTES,
     block_matrices,
     matrices,
@@ -25,6 +24,12 @@ from trainwright.planner.counts.parameters import (
 from trainwright.planner.counts.pieces import STACK_ELEMENTS
 from trainwright.planner.counts.process import Process
 from trainwright.planner.counts.ranks import expert_tp, owners, stages_of_a_rank
+from trainwright.planner.forecast.memory.per_parameter import (
+    StateBytes,
+    average_bytes,
+    parameter_bytes,
+    updates_by_tensor,
+)
 from trainwright.planner.forecast.memory.stages import Stages, stages_of
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.model import FAMILIES, ModelSpec
@@ -34,8 +39,6 @@ from trainwright.spec.workload import DEFAULT_KERNELS, Adapter, KernelChoice, Wo
 PAGED_ELEMENTS = 1e5
 """Smaller tensors keep their moments on the device (bitsandbytes-foundation/bitsandbytes@95f9af30:
 bitsandbytes/optim/optimizer.py, lines 383-393)."""
-FP8_COPY_BYTES = 2.0
-"""fp8 products by Transformer Engine keep each weight in fp8 twice, as it is and transposed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -146,54 +149,9 @@ def memory_of(model: ModelSpec, memory: StackMemory) -> StackMemory:
     return replace(memory, kernels="eager") if foreign else memory
 
 
-def has_half_gradients(workload: Workload) -> bool:
-    """Returns True where gradients stay in 16 bits whatever the software: of pure weights, and fp16's of mixed ones."""
-    return workload.states == "pure" or (workload.states == "mixed" and workload.precision == "fp16")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StateBytes:
-    """Bytes of one trained parameter: kept weight, gradient, the optimizer's state, and the update's temporary."""
-
-    weight: float
-    gradient: float
-    optimizer: float
-    update: float
-
-
 def state_bytes(case: MemoryCase) -> StateBytes:
     """Returns the bytes for each parameter of a case: see ``parameter_bytes``."""
     return parameter_bytes(case.model, case.workload, case.memory)
-
-
-def parameter_bytes(model: ModelSpec, workload: Workload, memory: StackMemory) -> StateBytes:
-    """Returns the bytes for each parameter by ``Workload.states``.
-
-    ``mixed`` keeps an fp32 master copy; its gradients are fp32 beside bf16 and fp16 beside fp16 (Megatron-LM's
-    ``accumulate_allreduce_grads_in_fp32`` follows bf16), unless the stack keeps both.
-    """
-    size = workload.element_bytes
-    mixed = workload.states == "mixed" and size < 4
-    full = size if workload.states == "pure" else 4.0
-    weight = size if mixed else full
-    if workload.precision == "fp8" and memory.kernels == "fused":
-        weight += FP8_COPY_BYTES
-    reduced = mixed and (memory.reduced_gradients or has_half_gradients(workload))
-    gradient, master = (size if reduced else full), (4.0 if mixed else 0.0)
-    if mixed and memory.master_gradients:
-        gradient, master = (gradient, master + 4.0) if reduced else (gradient + size, master)
-    moment = full if workload.moments is None else MOMENT_BYTES[workload.moments]
-    return StateBytes(
-        weight=weight,
-        gradient=gradient,
-        optimizer=master + moment * moments_per_parameter(model, workload) + average_bytes(workload),
-        update=full * memory.update_copies,
-    )
-
-
-def average_bytes(workload: Workload) -> float:
-    """Returns the bytes of one weight's moving average, which counts as the optimizer's state."""
-    return AVERAGE_BYTES if workload.average_every else 0.0
 
 
 def shared_from(case: MemoryCase) -> dict[str, Numbers]:
@@ -276,15 +234,19 @@ def paged_bytes(case: MemoryCase) -> Numbers:
     if case.adapter is None:
         tensors = [(float(each.elements), each.layers * each.copies) for each in matrices(case.model)]
     else:
-        beside, rank = adapted(case.model, case.adapter), case.adapter.rank
-        sides = [(side, each) for each in beside for side in (each.inputs, each.outputs)]
-        tensors = [(float(rank * side), each.layers * each.copies) for side, each in sides]
+        tensors = _adapter_tensors(case.model, case.adapter)
     total = sum(size * count for size, count in tensors)
     large = sum(size * count for size, count in tensors if size >= PAGED_ELEMENTS)
     # Scales of 8-bit moments stay on the device (the same, ``Optimizer2State.init_state``).
     values = 1 / MOMENT_BYTES["int8"] if case.workload.moments == "int8" else 1.0
     here = case.layouts.has("offload", "none") | case.layouts.has("offload", "frozen")
     return np.where(here, large / total * values * moment_bytes(case), 0.0)
+
+
+def _adapter_tensors(model: ModelSpec, adapter: Adapter) -> list[tuple[float, int]]:
+    """Returns the elements of each adapter's two sides, and how many such there are."""
+    sides = [(side, each) for each in adapted(model, adapter) for side in (each.inputs, each.outputs)]
+    return [(float(adapter.rank * side), each.layers * each.copies) for side, each in sides]
 
 
 def adapter_bytes(case: MemoryCase) -> Numbers:
@@ -299,11 +261,12 @@ def _kept_anywhere(case: MemoryCase) -> Kept:
         return _kept_with_adapter(case)
     each, alive = state_bytes(case), gradients_alive(case)
     states, stages = shared(case, from_stage=1), shared_from(case)
+    copied = each.update * states * np.minimum(alive, copied_share(case))
     return Kept(
         weights=each.weight * shared(case, from_stage=stages["weights"]),
         gradients=gradient_bytes(case, each.gradient) * alive,
         optimizer=each.optimizer * states,
-        update=each.update * states * alive + stack_bytes(case) + denominator_bytes(case, states),
+        update=copied + stack_bytes(case) + denominator_bytes(case, states),
     )
 
 
@@ -330,13 +293,22 @@ def gradients_alive(case: MemoryCase) -> Numbers:
 
     Gradients that are added up over micro batches, or live in one buffer, are all there.
     """
-    stages = case.stages
     if not case.workload.update_in_backward or case.memory.flat_gradients:
-        return np.ones_like(stages.total)
+        return np.ones_like(case.stages.total)
+    return np.where(case.layouts.micro_batches > 1, 1.0, _tensor_share(case))
+
+
+def copied_share(case: MemoryCase) -> Numbers:
+    """Returns the share [2, L] of parameters that an update copies at once: one tensor's where it goes by tensors."""
+    return _tensor_share(case) if updates_by_tensor(case.workload) else np.ones_like(case.stages.total)
+
+
+def _tensor_share(case: MemoryCase) -> Numbers:
+    """Returns the share [2, L] of a rank's parameters that the largest tensor has."""
     # An embedding is as large as the head, which is none of the matrices where both are one.
     tied = case.model.vocabulary * case.model.width * (case.model.kind != "vision")
     largest = max(tied, *(matrix.elements for matrix in matrices(case.model))) / case.layouts.tp
-    return np.where(case.layouts.micro_batches > 1, 1.0, np.minimum(1.0, largest / stages.total))
+    return np.minimum(1.0, largest / case.stages.total)
 
 
 def stack_bytes(case: MemoryCase) -> Values:
@@ -381,9 +353,13 @@ def _kept_with_adapter(case: MemoryCase) -> Kept:
     stages, whole = case.stages, shared(case, from_stage=3)
     tables = stages.tables * whole / stages.total
     adapters = adapter_bytes(case)
+    copied = case.memory.update_copies * adapters
+    if updates_by_tensor(case.workload) and case.adapter is not None:
+        tensors = _adapter_tensors(case.model, case.adapter)
+        copied = copied * max(size for size, _ in tensors) / sum(size * count for size, count in tensors)
     return Kept(
         weights=(whole - tables) * case.frozen_bytes + tables * case.element_bytes + adapters,
         gradients=adapters,
         optimizer=moment_bytes(case),
-        update=case.memory.update_copies * adapters,
+        update=copied,
     )

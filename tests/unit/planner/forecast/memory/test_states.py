@@ -158,6 +158,21 @@ def test_torchtune_keeps_8b_in_nf4_with_adapters_in_16_bits():
     assert states.gradients[0, 0] == 2 * adapters and states.optimizer[0, 0] == 4 * adapters
 
 
+@pytest.mark.parametrize("asked", [{"moments": "int8"}, {"paged_moments": True, "moments": "fp32"}])
+def test_8_bit_and_paged_optimizers_copy_one_tensor_at_most(asked):
+    """bitsandbytes updates tensor by tensor in place; torch's AdamW copies all parameters at once (``foreach``)."""
+    foreach = StackMemory(update_copies=1.0)
+    work = replace(WORK, precision="bf16", states="pure")
+    whole = kept_bytes(LLAMA, work, ParallelPlan(), memory=foreach).update[0, 0]
+    one = kept_bytes(LLAMA, replace(work, **asked), ParallelPlan(), memory=foreach).update[0, 0]
+    assert whole == 2 * total_parameters(LLAMA)
+    assert one == 2 * LLAMA.ffn_width * LLAMA.width  # larger than its table
+    adapter = replace(work, adapter=Adapter(rank=16, targets=("query", "value")))
+    whole = kept_bytes(LLAMA, adapter, ParallelPlan(), memory=foreach).update[0, 0]
+    one = kept_bytes(LLAMA, replace(adapter, **asked), ParallelPlan(), memory=foreach).update[0, 0]
+    assert whole > one == pytest.approx(4 * 16 * LLAMA.width)
+
+
 def test_with_updates_in_the_backward_pass_one_tensors_gradient_is_there():
     """Llama 3 8B in bf16: of 16 GB of gradients the embedding's or the head's 128,256 x 4,096 x 2 bytes."""
     model, plan = catalogue_model("llama3-8b"), ParallelPlan()
