@@ -125,7 +125,6 @@ class Progress:
         self._output = output
         self._tasks: dict[str, TaskState] = {}
         self._printed_s: dict[str, float] = {}
-        self._stage_started_s: dict[str, float] = {}
         self._bars: Any = None  # rich.progress.Progress, where there is a terminal
         self._bar_ids: dict[str, Any] = {}
 
@@ -189,15 +188,12 @@ class Progress:
 
     def _stage(self, event: Event) -> None:
         if event.value < 1:
-            self._stage_started_s[event.name] = event.t_s
             if self._bars is None:
                 self._print(f"{event.name}: {event.text or 'started'}")
             return
-        started_s = self._stage_started_s.get(event.name)
-        took = f" in {format_seconds(event.t_s - started_s)}" if started_s is not None else ""
         for name in tuple(self._bar_ids):
             self._erase(name)
-        self._print(f"{event.name}: {event.text or 'done'}{took}")
+        self._print(f"{event.name}: {event.text or 'done'}")
 
     def _draw(self, task: TaskState) -> None:
         if task.name not in self._bar_ids:
