@@ -53,8 +53,14 @@ def test_a_line_tells_what_is_known():
     task.update(steps(0.0, 0, 2000.0))
     task.update(steps(10.0, 31, 2000.0))
     assert task.text() == ("31/2,000 steps (2%), 3.1 steps/s, 10 min 35 s left, loss 2.312, 41,200 tokens/s, MFU 42.0%")
-    task.metrics["eta_s"] = 60.0
-    assert "1 min 00 s left" in task.text()
+
+
+def test_rates_of_a_task_and_the_time_left_agree():
+    task = TaskState(name="train", metrics={"steps_per_s": 20.0, "tokens_per_s": 2000.0})
+    task.update(steps(0.0, 0, 2000.0))
+    task.update(steps(10.0, 800, 2000.0))  # faster of late than the task has said since
+    assert task.text() == "800/2,000 steps (40%), 20 steps/s, 1 min 00 s left, 2,000 tokens/s"
+    assert task.remaining_s == pytest.approx((2000 - 800) * 100 / task.metrics["tokens_per_s"])
 
 
 def test_without_a_total_there_is_no_share():
