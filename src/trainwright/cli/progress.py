@@ -1,6 +1,7 @@
 """Shows events while they happen: a bar on a terminal, a line now and then anywhere else.
 
-Rates come from the events' own times, so that what is shown is what was measured.
+Rates come from the events' own times, so that what is shown is what was measured, or are what a task says itself; the
+time left follows from the rate that is shown.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ class TaskState:
 
     @property
     def per_s(self) -> float | None:
-        """Units per second over the window; None until two events are known."""
+        """Units per second: the task's own ``steps_per_s``, else over the window; None until two events are known."""
+        own = self.metrics.get(f"{self.unit}_per_s")
+        if own is not None:
+            return own
         if len(self.history) < 2:
             return None
         (first_s, first), (last_s, last) = self.history[0], self.history[-1]
@@ -64,9 +68,7 @@ class TaskState:
 
     @property
     def remaining_s(self) -> float | None:
-        """Returns the seconds to go: the task's own ``eta_s`` metric, else what is left at the present rate."""
-        if "eta_s" in self.metrics:
-            return self.metrics["eta_s"]
+        """Returns the seconds to go at the present rate."""
         per_s = self.per_s
         return (self.total - self.done) / per_s if self.total is not None and per_s else None
 
@@ -125,7 +127,6 @@ class Progress:
         self._output = output
         self._tasks: dict[str, TaskState] = {}
         self._printed_s: dict[str, float] = {}
-        self._stage_started_s: dict[str, float] = {}
         self._bars: Any = None  # rich.progress.Progress, where there is a terminal
         self._bar_ids: dict[str, Any] = {}
 
@@ -189,15 +190,12 @@ class Progress:
 
     def _stage(self, event: Event) -> None:
         if event.value < 1:
-            self._stage_started_s[event.name] = event.t_s
             if self._bars is None:
                 self._print(f"{event.name}: {event.text or 'started'}")
             return
-        started_s = self._stage_started_s.get(event.name)
-        took = f" in {format_seconds(event.t_s - started_s)}" if started_s is not None else ""
         for name in tuple(self._bar_ids):
             self._erase(name)
-        self._print(f"{event.name}: {event.text or 'done'}{took}")
+        self._print(f"{event.name}: {event.text or 'done'}")
 
     def _draw(self, task: TaskState) -> None:
         if task.name not in self._bar_ids:

@@ -23,7 +23,8 @@ def with_runs(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Returns a question's fields with a file's runs, and with their software where all share one and none is asked.
 
     Raises:
-        DataError: the file cannot be read, or a run in it cannot be used.
+        RecipeError: there is no such file.
+        DataError: it cannot be read, or a run in it cannot be used.
     """
     # Reading runs brings pydantic, which a plan without measured runs does not wait for.
     from trainwright.planner.evidence.report import known_runs
@@ -38,7 +39,8 @@ def ledger_of(named: str | Path | None, *, workspace: Path) -> Ledger | None:
     """Returns the runs to learn from: those of the file that is named, else those of the workspace; None of none.
 
     Raises:
-        DataError: the file that was named cannot be read, or has no run.
+        RecipeError: there is no such file.
+        DataError: it cannot be read, or has no run.
     """
     if named == NOTHING:
         return None

@@ -20,6 +20,7 @@ from trainwright.core.errors import DataError, MachineError, TrainwrightError
 from trainwright.core.fingerprint import fingerprint
 from trainwright.core.frozen import dataclass
 from trainwright.core.registry import load
+from trainwright.core.units import format_seconds
 from trainwright.pipeline.graph import Stage, Step, inputs_of, maker, upstream
 from trainwright.pipeline.preflight import CheckedStep, check, refuse_workspace_in_corpus
 from trainwright.pipeline.steps import steps
@@ -162,7 +163,9 @@ def _make(step: Step, here: Address, workspace: Workspace, events: Events) -> Ar
             return artifact
         events.emit("stage", step.name, 0.0, text="started")
         artifact = _carry_out(here, workspace, events)
-        events.emit("stage", step.name, 1.0, text="done")
+        # The number of the manifest, and so of every table: that of all sessions.
+        took = format_seconds(artifact.manifest.execution["seconds"])
+        events.emit("stage", step.name, 1.0, text=f"done in {took}")
         return artifact
 
 
@@ -170,10 +173,11 @@ def _carry_out(here: Address, workspace: Workspace, events: Events) -> Artifact:
     """Run the stage in its draft and turn that into the artefact."""
     out = workspace.draft(here.stage.name, here.fingerprint)
     started = time.time()
-    function: StageFunction = load(here.stage.run, kind="stage")
     written = here.recipe.model_dump(mode="json", by_alias=True)
-    with writing(out), _timed(out) as elapsed, blaming_at_fault(written):
-        result = function(_context(here, workspace, out, events))
+    with writing(out), _timed(out) as elapsed:
+        function: StageFunction = load(here.stage.run, kind="stage")
+        with blaming_at_fault(written):
+            result = function(_context(here, workspace, out, events))
     execution = dict(result.execution) | {
         "started_unix_s": round(started, 3),
         "seconds": round(elapsed(), 3),

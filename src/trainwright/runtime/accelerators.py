@@ -83,6 +83,11 @@ def compiler(torch_type: str) -> str:
     return record_of(torch_type).compiler
 
 
+def has_fp64(torch_type: str) -> bool:
+    """Returns whether such a device computes in fp64."""
+    return record_of(torch_type).fp64
+
+
 def prepare_deterministic(device: torch.device) -> None:
     """Sets what the device's libraries read from the environment before they compute the same bits each time."""
     for name, value in record_of(device.type).deterministic.items():

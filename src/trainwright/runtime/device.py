@@ -77,6 +77,12 @@ def pins(torch_type: str) -> bool:
     return torch_type != "cpu" and bool(load(f"{ACCELERATORS}:pins", kind="device")(torch_type))
 
 
+def widest(torch_type: str) -> torch.dtype:
+    """Returns the dtype in which a device that torch calls so adds up most exactly: fp64, or fp32 where it has none."""
+    exact = torch_type == "cpu" or bool(load(f"{ACCELERATORS}:has_fp64", kind="device")(torch_type))
+    return torch.float64 if exact else torch.float32
+
+
 def passed(mark: Mark, device: torch.device) -> None:
     """Wait until the device has passed a mark; where marks are the host's clock, until it has done everything."""
     if isinstance(mark, torch.Event):

@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from trainwright.runtime.collectives import added
 from trainwright.runtime.cuts import cut_of
+from trainwright.runtime.device import widest
 from trainwright.runtime.mesh import AXES, Mesh
 
 
@@ -39,7 +40,7 @@ def global_norm(parameters: Sequence[Tensor], mesh: Mesh) -> Tensor:
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     parts = [local(gradient) for gradient in gradients]
     norms = torch._foreach_norm(parts) if parts else ()  # noqa: SLF001  # as above
-    exact = torch.float32 if mesh.device_type == "mps" else torch.float64
+    exact = widest(mesh.device_type)
     total = torch.zeros((), dtype=exact, device=mesh.device_type)
     for parameter, norm in zip(parameters, norms, strict=True):
         total += norm.to(exact).square() / _copies(parameter, mesh)

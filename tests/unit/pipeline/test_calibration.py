@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from trainwright.core.errors import DataError
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.pipeline.calibration import NOTHING, ledger_of, with_runs
 
 RUN = {"model": "llama3-8b", "seq_len": 8192, "gpu": "h100", "n_gpus": 8, "tokens_per_s_per_gpu": 6000}
@@ -23,7 +23,7 @@ def test_software_that_all_runs_share_is_asked_about_unless_another_is(tmp_path)
     assert (found["stack"], found["tokens"], len(found["references"])) == ("torchtitan", 5, 2)
     assert with_runs({"stack": "deepspeed"}, shared)["stack"] == "deepspeed"
     assert "stack" not in with_runs({}, runs(tmp_path / "mixed.json", "torchtitan", "deepspeed"))
-    with pytest.raises(DataError, match="cannot read the run"):
+    with pytest.raises(RecipeError, match="gone.json: no such file"):
         with_runs({}, tmp_path / "gone.json")
 
 

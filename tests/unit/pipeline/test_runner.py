@@ -12,6 +12,7 @@ import pytest
 
 from trainwright.artifact.stage import StageResult
 from trainwright.core.errors import DataError, MachineError
+from trainwright.core.units import format_seconds
 from trainwright.pipeline import graph, runner
 from trainwright.pipeline.graph import Need, Stage
 from trainwright.spec.recipe import Recipe
@@ -207,13 +208,14 @@ def test_seconds_that_are_no_number_stop_no_work(tmp_path, left) -> None:
 def test_events_say_what_ran_and_what_was_there(tmp_path) -> None:
     heard = []
     for _ in range(2):
-        runner.run(recipe(), root=tmp_path, listeners=(heard.append,))
+        made = runner.run(recipe(), root=tmp_path, listeners=(heard.append,))
+    took = {name: format_seconds(artifact.manifest.execution["seconds"]) for name, artifact in made.items()}
     said = [(event.name, event.text) for event in heard if event.kind == "stage"]
     assert said == [
         ("double", "started"),
-        ("double", "done"),
+        ("double", f"done in {took['double']}"),
         ("add", "started"),
-        ("add", "done"),
+        ("add", f"done in {took['add']}"),
         ("double", "cached"),
         ("add", "cached"),
     ]

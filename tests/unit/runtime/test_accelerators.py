@@ -7,7 +7,7 @@ import torch
 
 from trainwright.hardware.catalogue.accelerators import accelerators
 from trainwright.runtime.accelerators import compiler, record_of
-from trainwright.runtime.device import choose, pins
+from trainwright.runtime.device import choose, pins, widest
 from trainwright.spec.sections.train import DEVICES
 from trainwright.testing.accelerator import FakeAccelerator
 from trainwright.testing.contract_accelerator import AcceleratorContract
@@ -75,3 +75,11 @@ def test_torch_describes_a_gpu() -> None:
 @pytest.mark.parametrize(("torch_type", "pinned"), [("cpu", False), ("cuda", True), ("mps", False), ("xpu", True)])
 def test_batches_are_pinned_for_devices_that_copy_from_such_memory(torch_type: str, pinned: bool) -> None:
     assert pins(torch_type) is pinned
+
+
+@pytest.mark.parametrize(
+    ("torch_type", "dtype"),
+    [("cpu", torch.float64), ("cuda", torch.float64), ("xpu", torch.float64), ("mps", torch.float32)],
+)
+def test_exact_sums_are_in_fp64_where_the_device_has_it(torch_type: str, dtype: torch.dtype) -> None:
+    assert widest(torch_type) is dtype

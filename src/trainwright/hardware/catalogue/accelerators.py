@@ -31,6 +31,7 @@ class Accelerator:
     is how a user gets it. ``collectives`` names the library of torch.distributed, ``compiler`` torch.compile's backend,
     which ``compile: auto`` takes only where the kind ``compiles_by_itself``. ``bf16`` says which devices multiply bf16
     faster than fp32: ``always``, ``never``, ``instructions`` (of a processor), or ``capability 8.0`` and higher.
+    ``fp64``: torch has tensors of it there.
     ``pinned_memory``: copies from such memory do not stop the host. ``timed_events``: events tell when the device
     passed them. ``allocator_statistics``: torch knows the peak of memory. ``deterministic`` are variables of the
     environment that deterministic algorithms need. ``device_files`` are patterns of what the system shows where such a
@@ -52,6 +53,7 @@ class Accelerator:
     recorded: str
     package: str = ""
     compiles_by_itself: bool = True
+    fp64: bool = True
     device_files: tuple[str, ...] = ()
     deterministic: Mapping[str, str] = field(default_factory=dict)
 

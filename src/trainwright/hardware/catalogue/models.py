@@ -127,8 +127,8 @@ def read_model(text: str, *, where: str | None = None) -> ModelSpec | ConvNetSpe
         where: what asked for it, for the error line.
 
     Raises:
-        RecipeError: none of these; says what is wrong and what is near.
-        DataError: a file that is not there or no JSON.
+        RecipeError: none of these, or a file that is not there; says what is wrong and what is near.
+        DataError: a file that is no JSON.
     """
     path = Path(text).expanduser()
     if "=" in text and path.name == text and path.suffix != ".json":
@@ -137,6 +137,8 @@ def read_model(text: str, *, where: str | None = None) -> ModelSpec | ConvNetSpe
         path /= "config.json"
     elif path.is_dir() and "/" in text:
         raise RecipeError("a folder without config.json", where=where, seen=text, expected="a Hugging Face model's")
+    if path.suffix == ".json" and not path.exists():
+        raise RecipeError("no such file", where=path)
     if path.is_file() or path.suffix == ".json":
         return from_huggingface(read_object(path), where=str(path))
     return model(text, where=where)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from trainwright.core.errors import DataError, TrainwrightError
+from trainwright.core.errors import DataError, RecipeError, TrainwrightError
 from trainwright.core.frozen import dataclass
 from trainwright.core.records import from_json
 from trainwright.hardware.catalogue.devices import find_device
@@ -84,6 +84,8 @@ def read_ledgers(paths: Iterable[Path]) -> Ledger:
 def _lines(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        raise RecipeError("no such file", where=path) from None
     except OSError as error:
         raise DataError("cannot read the ledger", where=path, seen=error.strerror or str(error)) from None
     return text.splitlines()

@@ -248,7 +248,8 @@ def known_runs(path: Path) -> list[Reference]:
     """Returns the measured runs of a file, to learn from.
 
     Raises:
-        DataError: the file cannot be read, or a run in it cannot be predicted.
+        RecipeError: there is no such file.
+        DataError: it cannot be read, or a run in it cannot be predicted.
     """
     rows, refused = questions(read_runs(path))
     judged, more = judge_all(rows)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from trainwright.core.errors import DataError
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.core.paths import regular
 from trainwright.core.units import GIB
@@ -97,7 +97,8 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
     """Returns all rows of a table with the ``required`` columns, by default those of a table of runs.
 
     Raises:
-        DataError: the file is missing, is not UTF-8, or lacks a required column.
+        RecipeError: there is no such file.
+        DataError: it is not UTF-8, or lacks a required column.
     """
     with _opened(path) as lines:
         reader = csv.DictReader(lines)
@@ -147,6 +148,8 @@ def _opened(path: Path) -> Iterator[TextIO]:
     try:
         with regular(path).open(encoding="utf-8-sig", newline="") as lines:
             yield lines
+    except FileNotFoundError:
+        raise RecipeError("no such file", where=path) from None
     except OSError as error:
         raise DataError("cannot read the table", where=str(path), seen=error.strerror or str(error)) from None
     except (UnicodeDecodeError, csv.Error) as error:
@@ -159,12 +162,15 @@ def read_runs(path: Path) -> Sequence[Record | FinishedRun]:
     JSON holds one object, or a list of them.
 
     Raises:
-        DataError: the file is missing, is neither, or lacks a required name.
+        RecipeError: there is no such file.
+        DataError: it is neither, or lacks a required name.
     """
     if path.suffix == ".csv":
         return read_records(path)
     try:
         text = regular(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise RecipeError("no such file", where=path) from None
     except OSError as error:
         raise DataError("cannot read the run", where=str(path), seen=error.strerror or str(error)) from None
     except UnicodeDecodeError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trainwright.core.spelling import counted as in_words
 from trainwright.core.units import format_bytes, format_factor
 from trainwright.planner.counts.parallel.dry_run import DryRank, DryRun, Sent, ratio
 from trainwright.render.page import Page
@@ -16,15 +17,23 @@ def show(counted: DryRun, page: Page) -> None:
     """Shows shapes, memory and messages of one rank for all that are like it."""
     layout = counted.parallel
     page.heading(f"{layout.ranks:,} ranks on {counted.device}: {_axes(counted)}; nothing was started")
-    page.line(
-        f"one step of {counted.passes} of {counted.micro_batches:,} micro batches of "
-        f"{layout.micro_batch_sequences} sequences on each rank"
-    )
+    page.line(_part(counted))
+    page.line("counted: what the step does here; planned: what the plan says; ratio: counted over planned")
     for rank in counted.ranks:
         page.line()
         _show_rank(rank, page)
     for note in counted.notes:
         page.note(note)
+
+
+def _part(counted: DryRun) -> str:
+    """Returns what of a step is counted, in words."""
+    sequences = in_words(counted.parallel.micro_batch_sequences, "sequence")
+    if counted.micro_batches == 1:
+        return f"a whole step of a rank: one micro batch, of {sequences}"
+    if counted.passes == counted.micro_batches:
+        return f"a whole step of a rank: {counted.passes} micro batches, each of {sequences}"
+    return f"of a rank's step {counted.passes} of {counted.micro_batches:,} micro batches, each of {sequences}"
 
 
 def _axes(counted: DryRun) -> str:
@@ -43,8 +52,10 @@ def _show_rank(rank: DryRank, page: Page) -> None:
         page.line(f"and {len(shares) - len(few)} more parameters (--verbose)")
     page.line()
     page.table(("memory at the peak", "counted", "planned", "ratio"), _memory_rows(rank))
+    if not rank.memory["gradients"] and not rank.planned_memory["gradients"]:
+        page.line("gradients are none at the peak: it comes before the first micro batch has made any")
     page.line()
-    columns = ("messages of a step", "along", "count", "planned count", "bytes", "planned bytes", "ratio")
+    columns = ("messages", "along", "counted", "planned", "bytes counted", "bytes planned", "ratio")
     page.table(columns, _message_rows(rank.sent, rank.planned_sent))
 
 
@@ -53,10 +64,10 @@ def _shape(sizes: Sequence[int]) -> str:
 
 
 def _memory_rows(rank: DryRank) -> list[tuple[str, str, str, str]]:
-    """Returns a row for each class, and their sum."""
+    """Returns a row for each class, and their sum; nothing beside nothing has no ratio."""
     counted, planned = ({**each, "total": sum(each.values())} for each in (rank.memory, rank.planned_memory))
     return [
-        (name, format_bytes(counted[name]), format_bytes(planned[name]), _factor(each))
+        (name, format_bytes(counted[name]), format_bytes(planned[name]), _factor(each if counted[name] else None))
         for name, each in rank.ratios().items()
     ]
 

@@ -25,11 +25,16 @@ from torch._C import _distributed_c10d as c10d
 from trainwright.artifact.store import writing
 from trainwright.core.errors import in_one_line
 from trainwright.runtime.timing.clock import Position
+from trainwright.spec.measures import BESIDE_STEPS
 
 KEPT_COLLECTIVES = "64"
 """Of torch's flight recorder: enough to compare ranks, few enough to be read every second."""
+STILL_BEATS = 3
+"""A rank that has not moved for so many of them waits, and changes nothing in torch meanwhile."""
 Arrivals = Mapping[str, int]
 """When a rank came to each collective, in nanoseconds, by the collective's name and number."""
+Collectives = tuple[str, int, Arrivals]
+"""The last one's name, how many there were, and arrivals at the last ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +75,7 @@ class Beat:
         self._first_step = 0
         self._position: Position = (0, "", None)
         self._progressed_s = time.monotonic()
+        self._seen: Collectives = ("", 0, {})
         self._refused = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="beat", daemon=True)
@@ -110,13 +116,16 @@ class Beat:
         if position != self._position:
             self._position, self._progressed_s = position, now
         step, phase, _ = position
-        name, number, arrivals = _collectives()
+        steps_here = 0 if where is None else step - self._first_step
+        if self._readable(phase, steps_here, now):
+            self._seen = _collectives()
+        name, number, arrivals = self._seen
         state = State(
             pid=os.getpid(),
             alive_s=now,
             progressed_s=self._progressed_s,
             step=step,
-            steps_here=0 if where is None else step - self._first_step,
+            steps_here=steps_here,
             phase=phase,
             collective=name,
             collectives=number,
@@ -127,9 +136,19 @@ class Beat:
         partial.write_text(json.dumps(asdict(state)))
         partial.replace(self._path)
 
+    def _readable(self, phase: str, steps_here: int, now_s: float) -> bool:
+        """Returns whether torch's flight recorder may be read from this thread.
 
-def _collectives() -> tuple[str, int, dict[str, int]]:
-    """Returns name and count of the last collective, and arrivals at the last ones; nothing where torch keeps none."""
+        Torch walks its lists of groups without its lock (``getPgConfigJson`` and ``getPgStatusJson`` of 2.13), and a
+        group is entered into them when it is made and by its first collective: before the first step here is done, or
+        in what stands beside the steps. There only a rank that stands still is asked.
+        """
+        makes_groups = steps_here < 1 or phase in BESIDE_STEPS
+        return not makes_groups or now_s - self._progressed_s >= STILL_BEATS * self._every_s
+
+
+def _collectives() -> Collectives:
+    """Returns what torch's flight recorder holds; nothing where torch keeps none."""
     dump: Any = getattr(c10d, "_dump_fr_trace_json", None)
     if dump is None or not dist.is_initialized():
         return "", 0, {}

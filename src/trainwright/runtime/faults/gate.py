@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from trainwright.runtime.device import widest
 from trainwright.spec.sections.faults import Action, FaultsSection
 
 LEAST = 8
@@ -98,7 +99,7 @@ class Gate:
         self._masks = not self._here and all(_takes_mask(each) for each in optimizers)
         # On the device, so that a comparison needs nobody's answer; the newest last.
         rows = list(seen)[-section.window :]
-        self._exact = torch.float32 if device.type == "mps" else torch.float64
+        self._exact = widest(device.type)
         self._seen = torch.tensor(rows, dtype=self._exact, device=device).reshape(-1, 2)
         self._shut = torch.zeros((), dtype=torch.bool, device=device)
         self._unread: list[tuple[Numbers, Tensor, dict[Kind, Tensor]]] = []

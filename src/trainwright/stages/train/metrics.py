@@ -43,7 +43,6 @@ class TrainingMetrics:
         board: Board | None,
         *,
         unit: str,
-        steps: int,
         batch_tokens: int,
         flops_per_token: float,
         peak_flops_per_s: float | None,
@@ -55,14 +54,13 @@ class TrainingMetrics:
             events: where to report.
             board: where to report as well, or None.
             unit: what losses are averaged over.
-            steps: updates of the whole run.
             batch_tokens: tokens of one update.
             flops_per_token: model FLOPs of training on one token, forward and backward.
             peak_flops_per_s: dense matmul rate of all devices in the run's dtype; None where unknown: no MFU then.
             recent: losses of the last updates before these.
         """
         self._events, self._board = events, board
-        self._steps, self._batch_tokens = steps, batch_tokens
+        self._batch_tokens = batch_tokens
         self._flops_per_token, self._peak = flops_per_token, peak_flops_per_s
         self._unit = unit
         self.recent: Losses = tuple(recent)
@@ -101,16 +99,16 @@ class TrainingMetrics:
         norm = max(float(update.grad_norm) for update in self._updates)
         self._updates.clear()
         of_steps = times.of_steps
-        train_s = of_steps.total_s
-        speed = count * self._batch_tokens / train_s
+        steps_per_s = count / of_steps.total_s
+        speed = steps_per_s * self._batch_tokens
         self.metric("train/loss", loss, step=step, unit=f"nats/{self._unit}")
         for name, rate in rates.items():
             self.metric(name, rate, step=step)
         self.metric("train/grad_norm", norm, step=step)
+        self.metric("train/steps_per_s", steps_per_s, step=step, unit="steps/s")
         self.metric("train/tokens_per_s", speed, step=step, unit="tokens/s")
         self.metric("train/tokens", step * self._batch_tokens, step=step, unit="tokens")
         self._report_utilisation(speed, step=step)
-        self.metric("train/eta_s", (self._steps - step) * train_s / count, step=step, unit="s")
         for name, seconds in of_steps.as_dict().items():
             if name not in BESIDE_STEPS:
                 self._events.emit("phase", name, seconds / count, unit="s", step=step)

@@ -156,7 +156,6 @@ class Trainer:
             events,
             board,
             unit=self.task.unit,
-            steps=settings.steps,
             batch_tokens=settings.batch_tokens,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,

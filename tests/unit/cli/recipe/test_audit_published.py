@@ -191,9 +191,9 @@ def test_several_tables_are_judged_as_one(table, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("--published", "none.csv"), 4, "none.csv: cannot read the table"),
+        (("--published", "none.csv"), 2, "none.csv: no such file"),
         (("--published", RUNS.with_name("README.md")), 4, "not a table of published runs"),
-        (("--published", RUNS, "--calibrate", "none.json"), 4, "none.json: cannot read the run"),
+        (("--published", RUNS, "--calibrate", "none.json"), 2, "none.json: no such file"),
         (("--published", RUNS, "--worst", "-1"), 2, "--worst: must be at least 0"),
         (("--published", RUNS, "recipe.yaml"), 2, "--published: judges a table and no recipe"),
         (("--published", RUNS, "--published", TOTALS), 2, "judges runs or whole trainings, not both at once"),

@@ -133,12 +133,14 @@ def test_a_configuration_is_read_from_its_file_and_from_its_folder(tmp_path):
         assert read_model(str(place)) == model("qwen3-8b")
 
 
-@pytest.mark.parametrize(("text", "message"), [("{", "cannot read JSON"), (None, "no such file")])
-def test_a_file_that_cannot_be_read_is_named(tmp_path, text, message):
+@pytest.mark.parametrize(
+    ("text", "error", "message"), [("{", DataError, "cannot read JSON"), (None, RecipeError, "no such file")]
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path, text, error, message):
     path = tmp_path / "my.json"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(DataError, match=rf"my\.json: {message}"):
+    with pytest.raises(error, match=rf"my\.json: {message}"):
         read_model(str(path))
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from fixtures.finished import finished
-from trainwright.core.errors import DataError
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.records import to_json
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.evidence.finished import placed_run, read_ledgers, runs_as_text
@@ -112,5 +112,7 @@ def test_bytes_that_are_no_text_are_a_broken_line(tmp_path):
 
 
 def test_a_ledger_that_cannot_be_opened_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"absent: cannot read the ledger"):
+    with pytest.raises(DataError, match=r"cannot read the ledger"):
+        read_ledgers([tmp_path])
+    with pytest.raises(RecipeError, match=r"absent: no such file"):
         read_ledgers([tmp_path / "absent"])

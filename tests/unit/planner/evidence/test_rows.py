@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.published import COLLECTED, PLAIN, RUNS, TOTALS, record
-from trainwright.core.errors import DataError
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.planner.evidence.rows import (
     GIB,
     REQUIRED,
@@ -178,7 +178,7 @@ def test_a_table_without_a_needed_column_says_which(tmp_path):
 
 @pytest.mark.parametrize("reader", [read_records, columns])
 def test_files_that_cannot_be_read_say_so_in_one_line(tmp_path, reader):
-    with pytest.raises(DataError, match=r"none.csv: cannot read the table .*No such file"):
+    with pytest.raises(RecipeError, match=r"none.csv: no such file"):
         reader(tmp_path / "none.csv")
     broken = tmp_path / "latin.csv"
     broken.write_bytes("id,gerät\n".encode("latin-1"))
@@ -229,6 +229,8 @@ def test_own_runs_that_are_none_are_refused(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
         read_runs(path)
     with pytest.raises(DataError, match="cannot read the run"):
+        read_runs(tmp_path)
+    with pytest.raises(RecipeError, match="none.json: no such file"):
         read_runs(tmp_path / "none.json")
 
 

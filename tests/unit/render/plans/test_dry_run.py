@@ -33,4 +33,18 @@ def test_each_number_stands_beside_the_plans() -> None:
     assert "total 15 KiB 10 KiB 1.50" in lines
     assert "all-gather dp_shard 14 7 4 KiB 2 KiB 2.00" in lines
     assert "send pp 3 0 512 B 0 B" in lines
+    assert "of a rank's step 2 of 8 micro batches, each of 1 sequence" in lines
     assert "a note" in stderr.getvalue()
+
+
+def test_one_micro_batch_says_why_it_has_no_gradients_at_the_peak() -> None:
+    memory = dict.fromkeys(CLASSES, 1024.0) | {"gradients": 0.0}
+    rank = DryRank(rank=0, alike=1, shares={}, memory=memory, planned_memory=memory, sent=(), planned_sent=())
+    parallel = ParallelPlan(dp_shard=2, micro_batch_sequences=4)
+    stdout = io.StringIO()
+    run = DryRun(parallel=parallel, device="cpu", passes=1, micro_batches=1, ranks=(rank,))
+    show(run, Output(command="train", stdout=stdout, stderr=io.StringIO()))
+    lines = [" ".join(line.split()) for line in stdout.getvalue().splitlines()]
+    assert "a whole step of a rank: one micro batch, of 4 sequences" in lines
+    assert "gradients 0 B 0 B" in lines, "nothing beside nothing has no ratio"
+    assert "gradients are none at the peak: it comes before the first micro batch has made any" in lines

@@ -53,6 +53,36 @@ def test_a_rank_says_where_it_stands_until_it_ends(tmp_path, group) -> None:
     assert heard(tmp_path, 3).done
 
 
+@pytest.mark.parametrize(("first", "then"), [((7, "forward"), (7, "backward")), ((7, "forward"), (8, "checkpoint"))])
+def test_collectives_are_not_read_while_groups_may_be_made(tmp_path, monkeypatch, first, then) -> None:
+    reads, moves = [], iter(range(10**6))
+    monkeypatch.setattr("trainwright.runtime.faults.beat._collectives", lambda: reads.append(0) or ("sum", 5, {}))
+    here = [first]
+    with beating(tmp_path, 0, hang_after_s=1.0) as beat:
+        assert beat is not None
+        beat.follow(lambda: (*here[0], next(moves)))
+        here[0] = then
+        wait_for(lambda: (said := heard(tmp_path, 0)) is not None and said.phase == then[1])
+        reads.clear()
+        said = heard(tmp_path, 0)
+        wait_for(lambda: heard(tmp_path, 0).alive_s > said.alive_s + 0.3)
+        assert not reads
+        beat.follow(lambda: (*then, "still"))
+        wait_for(lambda: heard(tmp_path, 0).collectives == 5)
+
+
+def test_collectives_are_read_while_steps_are_made(tmp_path, monkeypatch) -> None:
+    moves = iter(range(10**6))
+    monkeypatch.setattr("trainwright.runtime.faults.beat._collectives", lambda: ("sum", 5, {}))
+    with beating(tmp_path, 0, hang_after_s=1.0) as beat:
+        assert beat is not None
+        step = [7]
+        beat.follow(lambda: (step[0], "forward", next(moves)))
+        step[0] = 8
+        wait_for(lambda: (said := heard(tmp_path, 0)) is not None and said.collectives == 5)
+    assert heard(tmp_path, 0).collective == "sum"
+
+
 def test_stacks_are_written_where_they_are_asked_for(tmp_path) -> None:
     with beating(tmp_path, 0, hang_after_s=1.0):
         os.kill(os.getpid(), signal.SIGUSR2)

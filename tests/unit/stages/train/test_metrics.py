@@ -25,7 +25,7 @@ def update(loss_sum: float, targets: int, norm: float = 1.0) -> Update:
 def test_the_mean_is_over_targets_not_over_updates(tmp_path) -> None:
     with Events(tmp_path / "e.jsonl", run="r") as events:
         metrics = TrainingMetrics(
-            events, None, unit="token", steps=10, batch_tokens=100, flops_per_token=3.0, peak_flops_per_s=600.0
+            events, None, unit="token", batch_tokens=100, flops_per_token=3.0, peak_flops_per_s=600.0
         )
         metrics.add(update(10.0, 10))
         metrics.add(update(90.0, 30))
@@ -35,7 +35,7 @@ def test_the_mean_is_over_targets_not_over_updates(tmp_path) -> None:
     assert values["train/tokens_per_s"] == pytest.approx(50.0)
     assert (values["train/lr"], values["train/muon_lr"]) == (0.1, 0.2)
     assert values["train/mfu"] == pytest.approx(0.25)
-    assert values["train/eta_s"] == pytest.approx(16.0)
+    assert values["train/steps_per_s"] == pytest.approx(0.5)
     assert values["forward"] == pytest.approx(1.5)
 
 
@@ -43,7 +43,7 @@ def test_the_mean_is_over_targets_not_over_updates(tmp_path) -> None:
 def test_what_is_not_finite_is_returned(tmp_path, loss, norm) -> None:
     with Events(None, run="r") as events:
         metrics = TrainingMetrics(
-            events, None, unit="token", steps=1, batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
+            events, None, unit="token", batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
         )
         metrics.add(update(loss, 1, norm))
         assert not math.isfinite(metrics.report(1, {"train/lr": 0.1}, PhaseTimes(forward=1.0)))
@@ -55,7 +55,7 @@ def test_tensorboard_files_hold_the_metrics(tmp_path) -> None:
     with Events(None, run="r") as events:
         board = open_board(tmp_path / "board", wanted=True, first_step=0, events=events)
         metrics = TrainingMetrics(
-            events, board, unit="token", steps=1, batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
+            events, board, unit="token", batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
         )
         metrics.metric("train/loss", 1.25, step=3)
         board.close()
@@ -76,7 +76,7 @@ def test_without_tensorboard_the_pip_line_is_said_once_and_training_goes_on(tmp_
 
 def test_a_beaten_peak_is_said_once_and_never_a_share_above_one(tmp_path) -> None:
     with Events(tmp_path / "e.jsonl", run="r") as events:
-        metrics = make_metrics(events, None, steps=4, batch_tokens=100, flops_per_token=1.0, peak_flops_per_s=10.0)
+        metrics = make_metrics(events, None, batch_tokens=100, flops_per_token=1.0, peak_flops_per_s=10.0)
         for step in (1, 2):
             metrics.add(update(1.0, 10, 1.0))
             metrics.report(step, {}, PhaseTimes(forward=1.0))
