@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.spec.model import ModelSpec, Unit
@@ -16,6 +18,19 @@ class ConvNetSpec:
     (the original).
     """
 
+    unit: ClassVar[Unit] = "images"
+    """What it is trained on, counted one by one."""
+    sees_images: ClassVar[bool] = True
+    """Whether its input is images."""
+    batch_unit: ClassVar[Unit] = "images"
+    """What people count a step's batch in."""
+    batch_unit_tokens: ClassVar[int] = 1
+    """See ``context_tokens``."""
+    is_divisible: ClassVar[bool] = False
+    """No layer is divided over ranks, so that data parallelism alone lays it out."""
+    context_tokens: ClassVar[int] = 1
+    """An image is a sequence of one token."""
+
     depths: tuple[int, ...]
     widths: tuple[int, ...]
     family: str = "resnet"
@@ -25,36 +40,6 @@ class ConvNetSpec:
     image_size: int = 224
     channels: int = 3
     classes: int = 1000
-
-    @property
-    def unit(self) -> Unit:
-        """Returns what it is trained on, counted one by one."""
-        return "images"
-
-    @property
-    def sees_images(self) -> bool:
-        """Returns whether its input is images."""
-        return True
-
-    @property
-    def batch_unit(self) -> Unit:
-        """Returns what people count a step's batch in."""
-        return "images"
-
-    @property
-    def batch_unit_tokens(self) -> int:
-        """1: see ``context_tokens``."""
-        return 1
-
-    @property
-    def is_divisible(self) -> bool:
-        """False: no layer is divided over ranks, so that data parallelism alone lays it out."""
-        return False
-
-    @property
-    def context_tokens(self) -> int:
-        """1: an image is a sequence of one token."""
-        return 1
 
     @property
     def blocks(self) -> int:
@@ -89,8 +74,3 @@ def transformer(model: AnyModel) -> ModelSpec:
     if isinstance(model, ConvNetSpec):
         raise RecipeError("this is for transformers, not for convolutional networks", seen=model.family)
     return model
-
-
-def batch_text(model: AnyModel, tokens: int) -> str:
-    """Returns a batch of so many tokens as people count it: ``4,096 images``, ``4,194,304 tokens``."""
-    return f"{tokens // model.batch_unit_tokens:,} {model.batch_unit}"

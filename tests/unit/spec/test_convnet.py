@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from trainwright.hardware.catalogue.models import model
-from trainwright.spec.convnet import ConvNetSpec, batch_text
+from trainwright.spec.convnet import ConvNetSpec
 
 RESNET = ConvNetSpec(depths=(3, 4, 6, 3), widths=(256, 512, 1024, 2048))
 
@@ -37,9 +37,3 @@ def test_networks_say_what_they_are_trained_on():
 def test_a_convolutional_network_counts_as_undivided_sequences_of_one_token():
     assert (RESNET.is_divisible, RESNET.context_tokens, RESNET.blocks) == (False, 1, 3 + 4 + 6 + 3)
     assert model("llama3-8b").is_divisible
-
-
-def test_a_batch_is_counted_in_images_where_a_model_sees_them():
-    assert batch_text(model("llama3-8b"), 4 << 20) == "4,194,304 tokens"
-    assert batch_text(model("vit-b-16"), 4096 * 197) == "4,096 images"
-    assert batch_text(RESNET, 4096) == "4,096 images"

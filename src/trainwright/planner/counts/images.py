@@ -12,7 +12,7 @@ from trainwright.planner.counts.convolutions import Convolution, classifier_flop
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.work import Work, peak_flops_per_s, tile_share
-from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.convnet import AnyModel, ConvNetSpec
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.workload import Workload
 
@@ -150,3 +150,8 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
 def shared_parameters(model: ConvNetSpec, layouts: Layouts, *, from_stage: int) -> Numbers:
     """Returns the parameters of one rank where ranks share them from ZeRO stage ``from_stage`` on."""
     return total_parameters(model) / np.where(layouts.zero_stage >= from_stage, layouts.dp_shard, 1.0)
+
+
+def batch_text(model: AnyModel, tokens: int) -> str:
+    """Returns a batch of so many tokens as people count it: ``4,096 images``, ``4,194,304 tokens``."""
+    return f"{tokens // model.batch_unit_tokens:,} {model.batch_unit}"

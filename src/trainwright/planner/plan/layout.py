@@ -13,12 +13,12 @@ from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import unknown
 from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.support import lacking_axes, plan_problems, stages_beside
+from trainwright.planner.counts.images import batch_text
 from trainwright.planner.counts.layouts import RECOMPUTES, ZERO_STAGES, FixedLayout, Layouts
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.search.candidates import divisors, parallel_plan
 from trainwright.planner.search.layouts import compare, longer, plainest, splits
-from trainwright.spec.convnet import batch_text
 from trainwright.spec.plan import Rejected
 from trainwright.spec.workload import ContextWay, Offload, ParallelPlan, Recompute, Schedule
 

@@ -12,13 +12,13 @@ from trainwright.hardware.catalogue.energy import USD_PER_KWH, YEARS, owned_usd_
 from trainwright.hardware.prices.clouds import cloud
 from trainwright.planner.cost.keeping import kept_of
 from trainwright.planner.cost.scaling_laws import batch_price, critical_batch_tokens
+from trainwright.planner.counts.images import batch_text
 from trainwright.planner.plan.layout import wanted_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import Scenario, scenario_of
 from trainwright.planner.plan.sizes import divisible
 from trainwright.planner.search.ranking import Option, Recommendation
 from trainwright.planner.search.recommend import recommend
-from trainwright.spec.convnet import batch_text
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.plan import Assumption, Origin
 

@@ -109,8 +109,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     spot = question.price_kind == "spot"
     assumptions += _stages(question)
     run = _run_of(question, workload, machines, software)
-    packs = question.packing == "on" and question.tunes
-    check(run, question.layout, devices=placed, packs=packs)
+    check(run, question.layout, devices=placed, packs=question.packing == "on" and question.tunes)
     check_switches(run, usual | question.layout, devices=placed)
     assumptions += _machine_assumptions(run, here, _provider(question, price))
     assumptions.append(of_price(price) if price is not None else _unpriced(question, machines))

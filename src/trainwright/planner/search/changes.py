@@ -19,6 +19,7 @@ from trainwright.hardware.catalogue.nodes import cluster as named_cluster
 from trainwright.hardware.catalogue.nodes import node_size
 from trainwright.hardware.catalogue.support import QUANTISED, check
 from trainwright.planner.counts.adapters import attention, beside
+from trainwright.planner.counts.images import batch_text
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import RECOMPUTES, FixedLayout
 from trainwright.planner.forecast.forecast import moved_slowdown, step_s
@@ -27,7 +28,6 @@ from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
 from trainwright.planner.search.fitting import Fitting
 from trainwright.planner.search.layouts import Ranked, ranked
-from trainwright.spec.convnet import batch_text
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Adapter, Offload, Recompute, Workload
@@ -386,8 +386,7 @@ def _tried(variant: _Variant, run: RunSpec, known: _Known) -> Change | None:
     if best is None:
         return None
     slowdown = float(best.step_s[0]) * cluster.devices / workload.step_tokens / known.unit
-    if variant.moves:  # what nobody measured is not called faster
-        slowdown = max(slowdown, moved_slowdown(best))
+    slowdown = max(slowdown, moved_slowdown(best) if variant.moves else 0.0)  # what none measured is not called faster
     (found,) = ranked(best, cluster.device)
     return Change(
         name=variant.name,

@@ -1,10 +1,11 @@
-"""What autograd keeps of a ResNet."""
+"""What autograd keeps of a ResNet, and how a batch is counted."""
 
 from __future__ import annotations
 
 import pytest
 
-from trainwright.planner.counts.images import saved_bytes
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.planner.counts.images import batch_text, saved_bytes
 from trainwright.spec.families.huggingface import from_huggingface
 from trainwright.spec.workload import Workload
 
@@ -44,3 +45,9 @@ def test_saved_bytes_are_what_autograd_keeps(shape, precision):
     workload = Workload(sequence_tokens=1, batch_tokens=images, steps=1, precision=precision, optimizer="sgd")
     loss = 4 * images * classes + 8 * images + 4  # log-probabilities, labels, their weight
     assert sum(size for size, _ in kept.values()) == saved_bytes(spec, workload, images) + loss
+
+
+def test_a_batch_is_counted_in_images_where_a_model_sees_them():
+    assert batch_text(catalogue_model("llama3-8b"), 4 << 20) == "4,194,304 tokens"
+    assert batch_text(catalogue_model("vit-b-16"), 4096 * 197) == "4,096 images"
+    assert batch_text(catalogue_model("resnet-50"), 4096) == "4,096 images"
