@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast, get_args
 
@@ -15,11 +15,13 @@ from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.support import lacking_axes, plan_problems, stages_beside
 from trainwright.planner.counts.images import batch_text
 from trainwright.planner.counts.layouts import RECOMPUTES, ZERO_STAGES, FixedLayout, Layouts
+from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.scenario import Scenario
-from trainwright.planner.search.candidates import divisors, parallel_plan
+from trainwright.planner.search.candidates import divisors, parallel_plan, stage_counts, tensor_counts
 from trainwright.planner.search.layouts import compare, longer, plainest, splits
 from trainwright.spec.plan import Rejected
+from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ContextWay, Offload, ParallelPlan, Recompute, Schedule
 
 AXES = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "micro_batch", "zero_stage", "virtual_stages")
@@ -137,8 +139,42 @@ def choose(scenario: Scenario) -> Choice:
     if wanted.keys() - scenario.usual.keys():
         return best(scenario, _filled(scenario, wanted))
     reasons = "; ".join(each.reason for each in compared.pruned) or "no candidate"
-    fix = "change `batch_tokens`, `sequence_tokens` or the number of devices"
+    fix = ", or ".join(_dividing(run)) or "change `batch_tokens`, `sequence_tokens` or the number of devices"
     raise RecipeError("no layout divides this run over the cluster", field="layout", seen=reasons, fix=fix)
+
+
+def _dividing(run: RunSpec) -> Iterator[str]:
+    """Yields the nearest batch that these devices divide, and the nearest number of devices that divide this batch."""
+    devices, work, cluster = run.cluster.devices, run.workload, run.cluster
+    sequences = work.batch_sequences
+    multiples = [
+        multiple
+        for ranks in _data_ranks(run, devices)
+        for multiple in (sequences // ranks * ranks, -(-sequences // ranks) * ranks)
+        if multiple and multiple != sequences
+    ]
+    if multiples:
+        near = min(multiples, key=lambda each: abs(each - sequences))
+        yield f"change `batch_tokens` to {near * work.sequence_tokens} ({near:,} sequences)"
+    fewer, more = range(cluster.nodes - 1, 0, -1), range(cluster.nodes + 1, 2 * cluster.nodes)
+    each = cluster.devices // cluster.nodes
+    nearest = [
+        next((nodes for nodes in side if any(sequences % r == 0 for r in _data_ranks(run, nodes * each))), None)
+        for side in (fewer, more)
+    ]
+    known = [nodes for nodes in nearest if nodes is not None]
+    if known:
+        nodes = min(known, key=lambda one: abs(one - cluster.nodes))
+        yield f"change `on` to {replace(cluster, nodes=nodes).name} ({nodes * each:,} devices)"
+
+
+def _data_ranks(run: RunSpec, devices: int) -> set[int]:
+    """Returns how many data-parallel ranks so many devices can be, beside tensor and pipeline parallelism."""
+    lacks = lacking_axes(replace(run, tunes=False))
+    domain = Fabric.of(run.cluster).domain
+    tensors = [1] if "tp" in lacks else [each for each in tensor_counts(run.model) if each <= domain]
+    stages = (1,) if "pp" in lacks else stage_counts(run.model)
+    return {devices // (tp * pp) for tp in tensors for pp in stages if devices % (tp * pp) == 0}
 
 
 def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Choice:

@@ -37,6 +37,8 @@ LARGE_PARAMETERS = 1e11
 BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
 """Of published runs: 4 M tokens for Llama 2 of all sizes (arXiv 2307.09288, section 2.2), 16 M for Llama 3 405B (arXiv
 2407.21783, table 4)."""
+NEAR = 0.9
+"""The least part of such a batch that is taken where more devices divide it."""
 TUNED_BATCH = 16
 """pytorch/torchtune@bd2a0fc7c:recipes/configs/llama3_1/8B_lora_single_device.yaml (2 x 8);
 modelscope/ms-swift@3602360a5:swift/trainers/arguments.py, lines 283-286."""
@@ -297,9 +299,12 @@ def _critical_sequences(question: Question, machines: ClusterSpec, sequence: int
     ceiling = LARGE_BATCH_CEILING_TOKENS if large else BATCH_CEILING_TOKENS
     critical = float(critical_batch_tokens(float(tokens)))
     sequences = max(1, 1 << int(math.log2(max(1.0, min(critical, ceiling) / sequence))))
-    # Whole sequences for each device, where there are enough of them.
+    # Whole sequences for each device, where there are enough of them; else for as many groups of them as can be.
     if sequences >= machines.devices:
         sequences -= sequences % machines.devices
+    else:
+        near = range(math.ceil(NEAR * sequences), sequences + 1)
+        sequences = max(near, key=lambda each: (math.gcd(each, machines.devices), each))
     source = (
         f"at most the critical batch of a run of {format_count(tokens)}, {critical / 1e6:,.2g}M (Zhang et al., 2024), "
         f"and Llama's {format_count(ceiling)}"

@@ -189,3 +189,22 @@ def test_a_faster_layout_that_was_not_chosen_says_what_it_needs():
     faster = [other for other in choice.rejected if "faster" in other.reason]
     assert faster and all(int(re.search(r"micro batch (\d+)", other.name)[1]) > chosen_at for other in faster)
     assert all(re.fullmatch(r"[\d.]+% faster, but needs [\d.]+ GiB", other.reason) for other in faster)
+
+
+@pytest.mark.parametrize(
+    ("name", "on", "tokens"),
+    [("gpt3-175b", "1250x8xv100-sxm-32gb", 3 * 10**11), ("llama2-70b", "250x8xa100-80gb", 2 * 10**12)],
+)
+def test_a_batch_that_nobody_gave_is_one_that_the_devices_divide(name, on, tokens):
+    choice = chosen("auto", model=name, on=on, tokens=tokens)
+    assert choice.parallel.ranks == choice.forecast.run.cluster.devices
+
+
+def test_where_nothing_divides_the_nearest_batch_and_devices_that_do_are_named():
+    asked = {"model": "llama2-70b", "on": "250x8xa100-80gb", "tokens": 2 * 10**12}
+    with pytest.raises(RecipeError) as error:
+        chosen("auto", **asked, batch_tokens=1 << 22)
+    found = re.search(r"`batch_tokens` to (\d+) \([\d,]+ sequences\), or change `on` to (\S+) ", str(error.value))
+    assert found is not None
+    assert chosen("auto", **asked, batch_tokens=int(found[1])).parallel.ranks == 2000
+    assert chosen("auto", **asked | {"on": found[2]}, batch_tokens=1 << 22).parallel.ranks == 2048
