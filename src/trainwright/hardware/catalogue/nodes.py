@@ -212,11 +212,15 @@ def joined(
 
 def _rails(rails: int | None, where: str | None, *, hosts: int = 1) -> int | None:
     """Returns the ports of each host of a node that is written as so many ``hosts``."""
-    if rails is not None and (rails < 1 or rails % hosts):
-        problem = "a node needs a network port" if hosts == 1 else "each of a node's {hosts} hosts needs as many ports"
-        expected = "1 or more" if hosts == 1 else f"a multiple of {hosts}"
-        raise RecipeError(problem, where=where, field="rails", seen=f"rails={rails}", expected=expected, hosts=hosts)
-    return None if rails is None else rails // hosts
+    if rails is None:
+        return None
+    at = {"where": where, "field": "rails", "seen": f"rails={rails}"}
+    if rails < 1:
+        raise RecipeError("a node needs a network port", expected="1 or more", **at)
+    if rails % hosts:
+        expected = f"a multiple of {hosts}"
+        raise RecipeError("each of a node's {hosts} hosts needs as many ports", expected=expected, hosts=hosts, **at)
+    return rails // hosts
 
 
 def _split(text: str, where: str | None) -> tuple[list[int], str]:
