@@ -98,9 +98,7 @@ def add_question(parser: CommandParser) -> None:
 def add_run(run: argparse._ArgumentGroup) -> None:
     """Adds the options of a run wherever it is: one for each field of ``OF_RUN`` (``pipeline/question_fields.py``)."""
     run.add_argument("--tokens", metavar="N", help="tokens to train on: 15T (default: 20 a parameter, or --examples)")
-    run.add_argument(
-        "--batch", metavar="N", help="tokens of a step: 4M; of a vision model images (default: at most the critical)"
-    )
+    run.add_argument("--batch", metavar="N", help="tokens of a step: 4M; of vision models images (default: critical)")
     run.add_argument("--sequence", metavar="N", help="tokens of a sequence (default: at most 8192; in tuning 2048)")
     run.add_argument("--precision", metavar="DTYPE", help="bf16, fp16, fp32, tf32, fp8 or nvfp4")
     run.add_argument("--optimizer", metavar="NAME", help="adamw, muon, adafactor or sgd")

@@ -187,10 +187,14 @@ def several(
 
 def _rails(rails: int | None, where: str | None, *, hosts: int = 1) -> int | None:
     """Returns the ports of each host of a node that is written as so many ``hosts``."""
-    if rails is not None and (rails < 1 or rails % hosts):
-        problem = "a node needs a network port" if hosts == 1 else f"each of a node's {hosts} hosts needs as many ports"
-        expected = "1 or more" if hosts == 1 else f"a multiple of {hosts}"
-        raise RecipeError(problem, where=where, field="rails", seen=f"rails={rails}", expected=expected)
+    if rails is not None and rails < 1:
+        raise RecipeError(
+            "a node needs a network port", where=where, field="rails", seen=f"rails={rails}", expected="1 or more"
+        )
+    if rails is not None and rails % hosts:
+        seen, expected = f"rails={rails}", f"a multiple of {hosts}"
+        problem = {"where": where, "field": "rails", "seen": seen, "expected": expected}
+        raise RecipeError("each of a node's {hosts} hosts needs as many ports", **problem, hosts=hosts)
     return None if rails is None else rails // hosts
 
 
