@@ -141,7 +141,14 @@ def parser_of(name: str) -> tuple[CommandModule, CommandParser]:
     module.configure(parser)
     if not parser.subcommands:
         add_common(parser)
+    parser.having = _having
     return module, parser
+
+
+def _having(flag: str) -> list[str]:
+    """Returns the first two commands that have an option: ``trainwright recommend`` of ``--deadline``."""
+    parsers = (parser_of(name)[1] for name in COMMANDS)
+    return [parser.prog for parser in parsers if parser.has(flag)][:2]
 
 
 def dispatch(arguments: Sequence[str]) -> int:

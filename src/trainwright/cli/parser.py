@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from trainwright.core.errors import RecipeError
@@ -22,6 +22,8 @@ class CommandParser(argparse.ArgumentParser):
         # A number below zero, with whatever unit, is a value that its option refuses, not an unknown option.
         self._negative_number_matcher = re.compile(r"-\.?\d")
         self.subcommands: dict[str, CommandParser] = {}
+        self.having: Callable[[str], list[str]] = lambda flag: []
+        """Returns the other commands that have an option, for who writes it after this one."""
         self._intermixing = False
 
     def add_subcommand(self, name: str, help: str) -> CommandParser:  # noqa: A002  # argparse's own word for it
@@ -54,10 +56,16 @@ class CommandParser(argparse.ArgumentParser):
             self._refuse(unknown)
         return parsed, unknown
 
+    def has(self, flag: str) -> bool:
+        """Returns whether it has an option of that spelling."""
+        return flag in self._option_string_actions
+
     def _refuse(self, unknown: Sequence[str]) -> NoReturn:
         options = [option for action in self._actions for option in action.option_strings]
         flag = unknown[0].partition("=")[0]
-        fix = did_you_mean(flag, options) or f"see: {self.prog} --help"
+        others = self.having(flag)
+        elsewhere = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'} it" if others else None
+        fix = elsewhere or did_you_mean(flag, options) or f"see: {self.prog} --help"
         if "--model" in options and not ascii_twin(flag).startswith("-"):
             fix = f"a model or a recipe is given so: {self.prog} --model {shlex.quote(unknown[0])}"
         raise RecipeError("unknown argument", where=self.prog, seen=repr(" ".join(unknown)), fix=fix)

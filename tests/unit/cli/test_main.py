@@ -228,3 +228,8 @@ def test_a_process_that_answers_and_ends_looks_for_no_garbage_and_starts_no_thre
 def test_a_caller_keeps_its_garbage_collection(capsys):
     assert main(["plan", "--help"]) == 0
     assert gc.isenabled()
+
+
+def test_an_option_of_another_command_names_that_command(capsys):
+    assert main(["plan", "--model", "llama3-8b", "--on", "8xh100", "--deadline", "3d"]) == 2
+    assert capsys.readouterr().err.rstrip().endswith("(seen '--deadline'); trainwright recommend has it")

@@ -74,3 +74,10 @@ def test_a_number_below_zero_is_a_value_whatever_its_unit():
     assert parser.parse_args(["--tokens", "-5B", "x"]).tokens == "-5B"
     with pytest.raises(RecipeError, match="expected one argument"):
         parser.parse_args(["--tokens", "--x"])
+
+
+def test_an_option_of_another_command_names_that_command(parser):
+    assert parser.has("--port") and not parser.has("--deadline")
+    parser.having = {"--deadline": ["trainwright recommend"]}.get
+    with pytest.raises(RecipeError, match="trainwright recommend has it"):
+        parser.parse_args(["--deadline", "3d"])

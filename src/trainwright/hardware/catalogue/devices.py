@@ -15,7 +15,7 @@ from functools import cache
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue import tables
 from trainwright.hardware.catalogue.links import link
-from trainwright.hardware.catalogue.printed_names import same_device
+from trainwright.hardware.catalogue.printed_names import same_device, tpu_slice
 from trainwright.spec.device import DeviceSpec
 
 _DEVICES = "devices"
@@ -73,6 +73,7 @@ def device(name: str, *, where: str | None = None) -> DeviceSpec:
             raise RecipeError("ambiguous device", where=where, seen=repr(name), expected=expected, fix=fix)
         near = get_close_matches(normalised(name), [*device_names(), *tables.aliases(_DEVICES)], n=3, cutoff=0.5)
         fix = f"did you mean {' or '.join(near)}?" if near else "add a file to catalog/devices"
+        fix = tpu_slice(normalised(name)) or fix
         fix += "".join(f" {each} is another one: {note}" for each, note in _notes_on(normalised(name), near))
         raise RecipeError("unknown device", where=where, seen=repr(name), expected="a name from the catalogue", fix=fix)
     return spec

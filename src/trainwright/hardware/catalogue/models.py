@@ -53,6 +53,13 @@ def model_names() -> tuple[str, ...]:
     return tables.names(_MODELS)
 
 
+_ENCODER_DECODERS = re.compile(
+    r"(?:(?:flan-|m|by|long-?|code|um)?t5|flan-ul2|ul2|m?bart|pegasus|marian|opus-mt|nllb|m2m|madlad|whisper)"
+    r"(?![a-z])|(?:t5|m2m)[a-z0-9]"
+)
+"""Families by the beginnings of their names; a model of one is no decoder with another name."""
+
+
 def find_model(name: str) -> PublishedModel | None:
     """Returns the model of that name, alias or Hugging Face repository, or None."""
     slug = normalised(name)
@@ -76,6 +83,8 @@ def published_model(name: str, *, where: str | None = None) -> PublishedModel:
     if model is None:
         near = get_close_matches(normalised(name), [*model_names(), *tables.aliases(_MODELS)], n=3, cutoff=0.5)
         fix = f"did you mean {' or '.join(near)}?" if near else None
+        if _ENCODER_DECODERS.match(normalised(name)):
+            fix = "encoder-decoder models (T5, BART, Whisper, ...) are not known, alone decoders, encoders and vision"
         raise RecipeError(
             "unknown model",
             where=where,

@@ -39,6 +39,21 @@ class _Parts:
     memory_gb: int | None
 
 
+_SLICE = re.compile(r"(?:tpu-)?(?:v(2|3|4|5p)|v(5e|6e)|v5-?lite(?:pod)?)-(\d+)")
+"""A slice of a pod as Google names it: v2 to v4 and v5p by cores, two of which are a chip, v5e and v6e by chips."""
+
+
+def tpu_slice(slug: str) -> str | None:
+    """Returns how a slice of a TPU pod is written as a cluster: ``v3-8 is written 4xtpu-v3 (8 cores are 4 chips)``."""
+    found = _SLICE.fullmatch(slug)
+    if found is None:
+        return None
+    by_cores, count = found[1], int(found[3])
+    if by_cores is None:
+        return f"{slug} is written {count}xtpu-v{found[2] or '5e'}"
+    return f"{slug} is written {max(1, count // 2)}xtpu-v{by_cores} ({count} cores are {max(1, count // 2)} chips)"
+
+
 def same_device(name: str, known: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     """Returns the devices that a printed name can mean: one, or several that it does not tell apart.
 

@@ -111,8 +111,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     run = _run_of(question, workload, machines, software)
     check(run, question.layout, devices=placed, packs=question.packing == "on" and question.tunes)
     check_switches(run, usual | question.layout, devices=placed)
-    assumptions += _machine_assumptions(run, here, _provider(question, price))
-    assumptions.append(of_price(price) if price is not None else _unpriced(question, machines))
+    assumptions += [*_machine_assumptions(run, here, _provider(question, price)), _of_price(question, machines, price)]
     assumptions += [_states(run)] if question.states is None and here is None else []
     assumptions += _as_asked(asked, workload)
     assumptions += () if here is None else here.assumptions(run, compiled=software.memory.kernels == "compiled")
@@ -216,7 +215,9 @@ def _price(question: Question, machines: ClusterSpec) -> Price | None:
     )
 
 
-def _unpriced(question: Question, machines: ClusterSpec) -> Assumption:
+def _of_price(question: Question, machines: ClusterSpec, price: Price | None) -> Assumption:
+    if price is not None:
+        return of_price(price)
     why = why_unpriced(machines, question.price_kind, clouds=question.clouds, regions=question.regions)
     return Assumption("price", "unknown", "", "catalog", why, key="price")
 

@@ -187,7 +187,7 @@ def sequence_of(question: Question, note: Note) -> int:
 def _tokens_of(question: Question, sequence: int, note: Note) -> int:
     """Returns the tokens of the whole run; notes an assumption where they are not given."""
     if question.tokens is not None:
-        return at_least_one(question.tokens, field="tokens")
+        return _at_least_a_sequence(question, sequence)
     given = (question.examples, question.epochs, question.example_tokens) != (None, None, None)
     if not (question.tunes or question.model.sees_images or given):
         tokens = TOKENS_PER_PARAMETER * total_parameters(question.model)
@@ -211,6 +211,21 @@ def _tokens_of(question: Question, sequence: int, note: Note) -> int:
     times = "once" if epochs == 1 else f"{epochs:g} times"
     source = f"{examples:,} examples{size}, {times}; {usual.source}"
     note(Assumption(question.model.unit, float(tokens), "", "given" if given else "default", source, key="length"))
+    return tokens
+
+
+def _at_least_a_sequence(question: Question, sequence: int) -> int:
+    """Returns the tokens that are asked for.
+
+    Raises:
+        RecipeError: they are less than one sequence: a unit was forgotten.
+    """
+    tokens = at_least_one(question.tokens or 0, field="tokens")
+    if tokens < sequence:
+        one = "an image" if question.model.sees_images else "a sequence"
+        fix = f"did you mean {tokens}B or {tokens}T?" if tokens < 1000 else None
+        expected = f"at least the {sequence:,} of {one}"
+        raise RecipeError("a run of less than a step", field="tokens", seen=f"{tokens:,}", expected=expected, fix=fix)
     return tokens
 
 

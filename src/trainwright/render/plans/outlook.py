@@ -25,7 +25,7 @@ def outlook(recommendation: Recommendation, named: Named, *, unfit: Iterable[str
     answers = [option for _, option in recommendation.headlines] if goals.are_open else list(options[:1])
     answers = answers or list(recommendation.closest)
     lines = [
-        f"what is there: {named(option)}{_why_not(recommendation, option)}"
+        f"best use of what is there: {named(option)}{_why_not(recommendation, option)}"
         for option in recommendation.own
         if option not in answers
     ]

@@ -152,3 +152,19 @@ def test_every_device_says_how_it_is_cooled_and_where_each_number_comes_from():
 )
 def test_processors_are_found_as_proc_cpuinfo_prints_them(printed, name):
     assert find_device(printed).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("v3-8", "v3-8 is written 4xtpu-v3 (8 cores are 4 chips)"),
+        ("v5p-16", "v5p-16 is written 8xtpu-v5p (16 cores are 8 chips)"),
+        ("tpu-v5e-8", "tpu-v5e-8 is written 8xtpu-v5e"),
+        ("v5litepod-16", "v5litepod-16 is written 16xtpu-v5e"),
+        ("v6e-4", "v6e-4 is written 4xtpu-v6e"),
+    ],
+)
+def test_a_slice_of_a_pod_is_said_how_to_write(name, written):
+    with pytest.raises(RecipeError) as caught:
+        device(name, where="--on")
+    assert str(caught.value).endswith(f"; {written}")

@@ -204,3 +204,17 @@ def test_batches_that_are_printed_are_whole_sequences_with_their_source():
         assert each.trained_batch_tokens % 2048 == 0 and 1 << 18 < each.trained_batch_tokens < 1 << 27, name
         text = (files("trainwright") / "catalog" / "models" / f"{name}.toml").read_text()
         assert re.search(r"^trained_batch_tokens = [0-9_]+  # arXiv \d{4}\.\d{5}, ", text, flags=re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    "name", ["t5-large", "google/flan-t5-xxl", "mt5-base", "facebook/bart-large", "whisper-large-v3"]
+)
+def test_an_encoder_decoder_is_no_slip_of_the_pen(name):
+    with pytest.raises(RecipeError, match="encoder-decoder models .* are not known") as caught:
+        published_model(name)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_decoder_of_a_near_name_is_found_or_corrected():
+    with pytest.raises(RecipeError, match="did you mean bert-large"):
+        published_model("bart-lrge".replace("bart", "bert"))

@@ -178,7 +178,7 @@ def test_updates_in_the_backward_pass_have_a_layout_of_one_micro_batch_or_say_wh
     assert added.forecast.layouts.micro_batches[0] > 1 == once.forecast.layouts.micro_batches[0]
     with pytest.raises(RecipeError, match="cannot be added up") as raised:
         chosen("micro_batch=2", update_in_backward=True, **asked)
-    assert "change `batch_tokens` to 4,096 or less" in str(raised.value)
+    assert "change `batch_tokens` to 4,096 tokens or less" in str(raised.value)
     assert chosen("micro_batch=2", update_in_backward=True, batch_tokens=4096, **asked).forecast.fits[0]
     assert chosen("tp=1", update_in_backward=True, **asked).parallel.micro_batch_sequences == 16
 

@@ -142,3 +142,10 @@ def test_a_length_that_no_run_has_is_refused_under_what_was_asked(asked, field, 
     with pytest.raises(RecipeError, match=text) as refusal:
         work(on="8xh100-sxm", **asked)
     assert refusal.value.field == field
+
+
+@pytest.mark.parametrize(("tokens", "end"), [(15, "; did you mean 15B or 15T?"), (4096, "a sequence)")])
+def test_a_run_of_less_than_a_sequence_is_a_forgotten_unit(tokens, end):
+    with pytest.raises(RecipeError, match="a run of less than a step .*at least the 8,192 of a sequence") as caught:
+        scenario_of(Question(model=model("llama3-8b"), on="h100-sxm", tokens=tokens))
+    assert str(caught.value).endswith(end)

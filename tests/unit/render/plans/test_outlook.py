@@ -14,8 +14,11 @@ def lines(*options, unfit=(), **goals):
 
 
 def test_what_is_there_has_its_line_with_the_reason_why_it_is_not_the_answer():
-    assert lines(SLOW, OWNED, deadline_s=6000.0)[0] == "what is there: 8xa100-sxm-80gb: 4.00 times the deadline"
-    assert lines(FAST, OWNED, budget_usd=9.0) == ["what is there: 8xa100-sxm-80gb"]
+    assert (
+        lines(SLOW, OWNED, deadline_s=6000.0)[0]
+        == "best use of what is there: 8xa100-sxm-80gb: 4.00 times the deadline"
+    )
+    assert lines(FAST, OWNED, budget_usd=9.0) == ["best use of what is there: 8xa100-sxm-80gb"]
     assert "the run does not fit" in lines(FAST, unfit=["l4"], budget_usd=9.0)[0]
     # The answer itself stands above already.
     assert lines(OWNED, budget_usd=9.0) == []
@@ -33,7 +36,9 @@ def test_a_deadline_has_its_odds_and_the_next_that_surely_is_in_time():
 def test_all_of_them_stand_on_the_first_screen(capsys):
     asked = ("--devices", "h100-sxm", "--cloud", "nebius", "--have", "8xa100-80gb+l4", "--deadline", "3d")
     out = printed(capsys, *asked).partition("best of each device")[0]
-    assert "what is there: 8xa100-sxm-80gb (own), " in out and "what is there: l4: the run does not fit" in out
+    assert (
+        "best use of what is there: 8xa100-sxm-80gb (own), " in out and "what is there: l4: the run does not fit" in out
+    )
     assert "to be in time" in out or "surely in time" in out
 
 
