@@ -37,8 +37,10 @@ for 64 of them (Dettmers et al., 2023, arXiv 2305.14314, section 3); int4: GPTQ'
 a packed zero point."""
 NF4_DOUBLE_BYTES = 0.5 + (1 + 4 / 256) / 64
 """nf4 with double quantisation: 8-bit scales, 256 of them under one fp32 scale (same section)."""
-QUANTISED: frozenset[Frozen] = frozenset(("nf4", "int4", "int8"))
+QUANTISED_FROZEN: frozenset[Frozen] = frozenset(("nf4", "int4", "int8"))
 """Kinds of frozen weights that are made anew in 16 bits for each product."""
+BITSANDBYTES_FROZEN: frozenset[Frozen] = frozenset(("nf4", "int8"))
+"""Those whose products are bitsandbytes' own."""
 
 
 def frozen_bytes(frozen: Frozen, *, double_quantised: bool) -> float:
@@ -267,7 +269,7 @@ def dequantised_bytes(
     bitsandbytes dequantises a whole matrix before each of its products where a micro batch has more than some tens of
     rows (bitsandbytes 95f9af30, backends/cuda/ops.py:584), in forward and backward pass and in a recomputation.
     """
-    if workload.adapter is None or workload.adapter.frozen not in QUANTISED:
+    if workload.adapter is None or workload.adapter.frozen not in QUANTISED_FROZEN:
         return np.zeros(len(layouts))
     stored = frozen_bytes(workload.adapter.frozen, double_quantised=double_quantised)
     share = slowest_layers(model, layouts) / model.blocks / layouts.tp

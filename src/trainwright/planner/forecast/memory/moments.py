@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import QUANTISED
+from trainwright.planner.counts.adapters import QUANTISED_FROZEN
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.counts.parameters import matrices
 from trainwright.planner.counts.process import KEEPS_GRADIENTS
@@ -254,7 +254,7 @@ def alive_bytes(case: MemoryCase, step: Pass) -> Numbers:
 
 def dequantised_bytes(case: MemoryCase) -> Numbers:
     """Returns the bytes [L] of a block's largest quantised matrix, as a product needs it."""
-    quantised = case.adapter is not None and case.adapter.frozen in QUANTISED
+    quantised = case.adapter is not None and case.adapter.frozen in QUANTISED_FROZEN
     largest = max(matrix.elements for matrix in matrices(case.model) if matrix.part not in ("head", "stem"))
     return quantised * largest * case.element_bytes / case.layouts.tp
 
