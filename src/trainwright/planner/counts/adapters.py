@@ -57,15 +57,12 @@ class AdapterMoves(NamedTuple):
 
     inputs: float
     outputs: float
-    double_quantised: bool = True
-    """Of frozen weights beside adapters, nf4's scales are quantised too, as most software does."""
 
 
 def adapter_moves(software: Stack) -> AdapterMoves:
     """Returns what a stack's kernels move; a copy of an input is written once, and read by the product in its place."""
-    memory = software.memory
     outputs = 2.0 if software.fused_adapters else 6.0
-    return AdapterMoves(1.0 + memory.adapter_input_bytes, outputs, memory.double_quantised)
+    return AdapterMoves(1.0 + software.memory.adapter_input_bytes, outputs)
 
 
 PLAIN_MOVES = AdapterMoves(3.0, 6.0)
@@ -261,9 +258,7 @@ def adapter_elements(
     return np.asarray(moved / model.blocks / layouts.tp)
 
 
-def dequantised_bytes(
-    model: ModelSpec, workload: Workload, layouts: Layouts, *, double_quantised: bool = True
-) -> Numbers:
+def dequantised_bytes(model: ModelSpec, workload: Workload, layouts: Layouts, *, double_quantised: bool) -> Numbers:
     """Returns what a pass moves to make 16-bit weights of frozen ones in fewer bits: read once, written once.
 
     bitsandbytes dequantises a whole matrix before each of its products where a micro batch has more than some tens of
