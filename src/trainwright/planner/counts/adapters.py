@@ -258,7 +258,9 @@ def adapter_elements(
     return np.asarray(moved / model.blocks / layouts.tp)
 
 
-def dequantised_bytes(model: ModelSpec, workload: Workload, layouts: Layouts, *, double_quantised: bool) -> Numbers:
+def dequantising_traffic_bytes(
+    model: ModelSpec, workload: Workload, layouts: Layouts, *, double_quantised: bool
+) -> Numbers:
     """Returns what a pass moves to make 16-bit weights of frozen ones in fewer bits: read once, written once.
 
     bitsandbytes dequantises a whole matrix before each of its products where a micro batch has more than some tens of

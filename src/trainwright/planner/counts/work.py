@@ -21,7 +21,7 @@ from trainwright.planner.counts.adapters import (
     AdapterMoves,
     adapter_elements,
     change_bytes,
-    dequantised_bytes,
+    dequantising_traffic_bytes,
     factor_flops,
 )
 from trainwright.planner.counts.between import bias_elements, block_elements, expert_kernels, kernels
@@ -232,7 +232,7 @@ def forward_work(
 
     def passes(some: Layouts) -> dict[str, Values]:
         sums = _products(model, workload, some, device, chosen.pad_vocabulary)
-        dequantised = dequantised_bytes(model, workload, some, double_quantised=double_quantised)
+        dequantised = dequantising_traffic_bytes(model, workload, some, double_quantised=double_quantised)
         return {
             **_rated(sums, device, peak, half_peak),
             **_attention(model, workload, some, device, half_peak),

@@ -12,7 +12,7 @@ from trainwright.planner.counts.adapters import (
     adapter_elements,
     adapter_moves,
     change_bytes,
-    dequantised_bytes,
+    dequantising_traffic_bytes,
     prompt_tokens,
 )
 from trainwright.planner.counts.between import kernels
@@ -51,10 +51,10 @@ def test_four_bits_are_read_and_sixteen_written_for_every_weight_of_the_blocks()
     weights = 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096)
     quantised = work(adapter=adapter("nf4"))
     for twice, bytes_per_weight in ((True, 2.516), (False, 2.5625)):
-        found = dequantised_bytes(LLAMA, quantised, layouts(quantised), double_quantised=twice)[0]
+        found = dequantising_traffic_bytes(LLAMA, quantised, layouts(quantised), double_quantised=twice)[0]
         assert found == pytest.approx(bytes_per_weight * weights, rel=1e-4)
         for whole in (work(adapter=adapter()), work()):
-            assert dequantised_bytes(LLAMA, whole, layouts(work()), double_quantised=twice)[0] == 0
+            assert dequantising_traffic_bytes(LLAMA, whole, layouts(work()), double_quantised=twice)[0] == 0
 
 
 def test_dequantising_costs_two_passes_and_a_third_where_layers_are_recomputed():
