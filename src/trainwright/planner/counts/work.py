@@ -35,7 +35,7 @@ from trainwright.planner.counts.ranks import (
     rank_parameters,
     slowest_layers,
 )
-from trainwright.planner.counts.unfused import FUSED_BYTES, orthogonal_flops, update_bytes
+from trainwright.planner.counts.update import FUSED_BYTES, orthogonal_flops, update_bytes
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack

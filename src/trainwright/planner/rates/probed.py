@@ -27,7 +27,7 @@ from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.planner.counts.process import Process, process_from
 from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
-from trainwright.planner.counts.unfused import OPERATIONS, averaging_bytes, dealt, unfused_bytes
+from trainwright.planner.counts.update import OPERATIONS, averaging_bytes, dealt, unfused_bytes
 from trainwright.planner.counts.work import product_shape
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.spec.device import DTYPE_BYTES
