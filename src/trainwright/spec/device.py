@@ -88,7 +88,8 @@ class DeviceSpec:
     note: str = ""
     pcie_generation: int | None = None
     visible_bytes: int | None = None
-    """Memory that the driver shows, where it is less than the board's (inline ECC) or known."""
+    """Memory that the driver shows, where it is less than the board's (inline ECC) or measured; without it,
+    ``memory_bytes`` is a printed size in GB."""
     peer_to_peer: bool = True
     """False where two devices on one PCIe bus exchange bytes through host memory only."""
     unified_memory: bool = False

@@ -18,7 +18,7 @@ Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "nvfp4"]
 Recompute = Literal["none", "selective", "full"]
 OptimizerName = Literal["adamw", "muon", "adafactor", "sgd"]
 OWN_OPTIMIZERS: tuple[OptimizerName, ...] = ("adamw", "muon")
-"""Those that this project's trainer has, and that its probes measure; other software has the rest."""
+"""Those that this project's trainer has; other software has the rest."""
 States = Literal["fp32", "mixed", "pure"]
 """How trained weights are kept. ``fp32``: weights, gradients and moments in fp32, cast where they are used (torch.amp,
 FSDP's mixed precision). ``mixed``: weights in the reduced precision, gradients and a master copy in fp32 (Megatron).
@@ -122,7 +122,12 @@ class Workload:
     @property
     def step_tokens(self) -> int:
         """Returns tokens of one optimizer update, in the mean; padding is none of them."""
-        return self.batch_tokens if self.example_tokens is None else self.batch_sequences * self.example_tokens
+        return self.batch_sequences * self.tokens_per_sequence
+
+    @property
+    def tokens_per_sequence(self) -> int:
+        """Returns tokens of one sequence, in the mean; padding is none of them."""
+        return self.example_tokens or self.sequence_tokens
 
     @property
     def batch_sequences(self) -> int:
@@ -157,8 +162,6 @@ Schedule = Literal["gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe"]
 Offload = Literal["none", "optimizer", "all", "optimizer-nvme", "all-nvme", "frozen"]
 """What lives in host memory or on its NVMe drives between its uses: optimizer state, or weights and gradients too; or
 the frozen weights beside adapters alone."""
-
-
 ZeroStage = Literal[0, 1, 2, 3]
 ContextWay = Literal["gather", "ulysses"]
 
@@ -222,7 +225,6 @@ class ParallelPlan:
     offload: Offload = "none"
     context: ContextWay = "gather"
     """What ``cp`` ranks exchange: all gather keys and values, or tokens of all heads for all tokens of some heads."""
-
     shares: tuple[int, ...] = ()
     """Sequences of a data-parallel place, in proportion, where devices are not equally fast; fewer shares than places
     are those of as many equal groups of neighbours. Empty: all have the same."""

@@ -28,7 +28,8 @@ NVME_DISK_BYTES_PER_S = 2e9
 """Of a node whose disk is not known: one NVMe disk."""
 NVME_BYTES = 3_840_000_000_000
 NVME_READ_BYTES_PER_S = 3.2e9
-DEFAULT_BUS = "pcie4"
+_PCIE_GENERATION = 4
+DEFAULT_BUS = f"pcie{_PCIE_GENERATION}"
 """The bus of a device that no file tells it of."""
 DEFAULTS = {
     "host_memory_bytes": "default: twice the memory of the node's devices, as servers of eight 80 GB devices have",
@@ -36,7 +37,7 @@ DEFAULTS = {
     "disk_bytes_per_s": "default: one NVMe disk, sequential",
     "nvme_bytes": "default: one drive of 3.84 TB",
     "nvme_bytes_per_s": "default: a drive reads 3.2 GB/s, as a DGX-2's (arXiv 2104.07857, recall), and writes 2 GB/s",
-    "bus": "default: PCIe 4",
+    "bus": f"default: PCIe {_PCIE_GENERATION}",
 }
 """Stand-ins for what no file says, in words for an assumption's source."""
 

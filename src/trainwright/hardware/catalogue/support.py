@@ -23,7 +23,7 @@ UNLIMITED = (DEFAULT, DEFAULT_PARALLEL, OURS)
 """Software that no one has, and this project's own, which plans more than it executes."""
 OWN_SHAPE = "transformer"
 """The family of a model that is given by its numbers alone, which nothing is known of."""
-QUANTISED: tuple[DeviceKind, ...] = ("cuda", "rocm", "xpu", "hpu", "npu", "cpu")
+QUANTISING_KINDS: tuple[DeviceKind, ...] = ("cuda", "rocm", "xpu", "hpu", "npu", "cpu")
 """Kinds of devices with kernels for weights in four bits (bitsandbytes's supported backends; torch-npu: recall)."""
 SHOWN = 8
 """Other software that an error names."""
@@ -223,8 +223,8 @@ def _is_known(run: RunSpec, layout: Mapping[str, object], *, packs: bool) -> boo
 
 def _device(run: RunSpec) -> Iterator[_Problem]:
     device, kinds = run.cluster.device, run.stack.runs.devices
-    if method_of(run.workload) == "qlora" and device.kind not in QUANTISED:
-        seen, expected = f"{device.name} ({device.kind})", f"one of {', '.join(QUANTISED)}"
+    if method_of(run.workload) == "qlora" and device.kind not in QUANTISING_KINDS:
+        seen, expected = f"{device.name} ({device.kind})", f"one of {', '.join(QUANTISING_KINDS)}"
         yield _Problem("method, on", f"quantised weights on devices of kind {device.kind}", seen, expected)
     if kinds and device.kind not in kinds:
         seen, expected = f"{device.name} ({device.kind})", f"one of {', '.join(kinds)}"

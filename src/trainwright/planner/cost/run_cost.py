@@ -100,7 +100,7 @@ def run_cost(
     """
     settings, numbers = settings or RunSettings(), numbers or read_runs()
     model, workload, cluster = run.model, run.workload, run.cluster
-    batch_tokens = forecast.layouts.batch_sequences * (workload.example_tokens or workload.sequence_tokens)
+    batch_tokens = forecast.layouts.batch_sequences * workload.tokens_per_sequence
     steps = np.maximum(1.0, np.ceil(np.round(np.asarray(total_tokens, dtype=np.float64)) / batch_tokens))
     size_bytes = checkpoint_bytes(run)
     # All nodes of one replica write together.
@@ -183,7 +183,7 @@ def _parts(
     workload, cluster, layouts = run.workload, run.cluster, forecast.layouts
     steps_s = steps * forecast.step_s
     evaluated_steps = (
-        workload.validations * workload.validation_tokens / layouts.batch_sequences / workload.sequence_tokens
+        workload.validations * workload.validation_tokens / layouts.batch_sequences / workload.tokens_per_sequence
     )
     evaluation_s = evaluated_steps * evaluated_s(forecast.kernels, forecast.step)
     interval_s: Values | None = settings.checkpoint_interval_s

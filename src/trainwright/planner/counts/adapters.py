@@ -37,8 +37,10 @@ for 64 of them (Dettmers et al., 2023, arXiv 2305.14314, section 3); int4: GPTQ'
 a packed zero point."""
 NF4_DOUBLE_BYTES = 0.5 + (1 + 4 / 256) / 64
 """nf4 with double quantisation: 8-bit scales, 256 of them under one fp32 scale (same section)."""
-QUANTISED: frozenset[Frozen] = frozenset(("nf4", "int4", "int8"))
+QUANTISED_FROZEN: frozenset[Frozen] = frozenset(("nf4", "int4", "int8"))
 """Kinds of frozen weights that are made anew in 16 bits for each product."""
+BITSANDBYTES_FROZEN: frozenset[Frozen] = frozenset(("nf4", "int8"))
+"""Those whose products are bitsandbytes' own."""
 
 
 def frozen_bytes(frozen: Frozen, *, double_quantised: bool) -> float:
@@ -55,15 +57,12 @@ class AdapterMoves(NamedTuple):
 
     inputs: float
     outputs: float
-    double_quantised: bool = True
-    """Of frozen weights beside adapters, nf4's scales are quantised too, as most software does."""
 
 
 def adapter_moves(software: Stack) -> AdapterMoves:
     """Returns what a stack's kernels move; a copy of an input is written once, and read by the product in its place."""
-    memory = software.memory
     outputs = 2.0 if software.fused_adapters else 6.0
-    return AdapterMoves(1.0 + memory.adapter_input_bytes, outputs, memory.double_quantised)
+    return AdapterMoves(1.0 + software.memory.adapter_input_bytes, outputs)
 
 
 PLAIN_MOVES = AdapterMoves(3.0, 6.0)
@@ -259,15 +258,15 @@ def adapter_elements(
     return np.asarray(moved / model.blocks / layouts.tp)
 
 
-def dequantised_bytes(
-    model: ModelSpec, workload: Workload, layouts: Layouts, *, double_quantised: bool = True
+def dequantising_traffic_bytes(
+    model: ModelSpec, workload: Workload, layouts: Layouts, *, double_quantised: bool
 ) -> Numbers:
     """Returns what a pass moves to make 16-bit weights of frozen ones in fewer bits: read once, written once.
 
     bitsandbytes dequantises a whole matrix before each of its products where a micro batch has more than some tens of
     rows (bitsandbytes 95f9af30, backends/cuda/ops.py:584), in forward and backward pass and in a recomputation.
     """
-    if workload.adapter is None or workload.adapter.frozen not in QUANTISED:
+    if workload.adapter is None or workload.adapter.frozen not in QUANTISED_FROZEN:
         return np.zeros(len(layouts))
     stored = frozen_bytes(workload.adapter.frozen, double_quantised=double_quantised)
     share = slowest_layers(model, layouts) / model.blocks / layouts.tp

@@ -10,14 +10,14 @@ import numpy as np
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.convolutions import Convolution, classifier_flops, convolutions
 from trainwright.planner.counts.layouts import Layouts, Numbers
-from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.counts.parameters import MOMENTS_PER_PARAMETER, total_parameters
 from trainwright.planner.counts.work import Work, peak_flops_per_s, tile_share
 from trainwright.spec.convnet import AnyModel, ConvNetSpec
 from trainwright.spec.device import DeviceSpec
-from trainwright.spec.workload import Workload
+from trainwright.spec.workload import OptimizerName, Workload
 
-UPDATE_ACCESSES = {"adamw": 7.0, "sgd": 5.0}
-"""Gradient, weight and moments read, weight and moments written."""
+OPTIMIZERS: tuple[OptimizerName, ...] = ("adamw", "sgd")
+"""Those that update any tensor, matrix or not, element by element."""
 NORM_ACCESSES = 2.0
 """Elements that a batch norm with the ReLU behind it moves for one of its input where all is fused: read once, written
 once. Eager kernels move five forward and eight backward: statistics, norm and ReLU each read their input; that ratio to
@@ -33,8 +33,6 @@ STATISTICS_BYTES = 8
 """Mean and deviation of one channel in fp32, kept for the backward pass."""
 INDEX_BYTES = 8
 """Place of one maximum in the stem's pooling."""
-MOMENTS_PER_PARAMETER = {"adamw": 2.0, "sgd": 1.0}
-"""SGD with momentum, as ResNets are trained (He et al., 2015, section 3.4)."""
 
 
 def check(workload: Workload, layouts: Layouts) -> None:
@@ -48,7 +46,7 @@ def check(workload: Workload, layouts: Layouts) -> None:
         for name in ("tp", "pp", "cp", "ep")
         if np.any(getattr(layouts, name) != 1)
     ]
-    if workload.optimizer not in MOMENTS_PER_PARAMETER:
+    if workload.optimizer not in OPTIMIZERS:
         problems.append(f"{workload.optimizer} is for matrices; a convolutional network needs sgd or adamw")
     if workload.adapter is not None:
         problems.append("adapters stand beside a transformer's matrices")
@@ -127,8 +125,9 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
     summed = sum(c.layers * outputs_of(c) for c in last)
     between = NORM_ACCESSES * sum(c.layers * outputs_of(c) for c in layers) + summed + outputs_of(stem)
     parameters = float(total_parameters(model))
-    # The bytes that updating one parameter moves.
-    updated = (size if workload.states == "pure" else 4) * UPDATE_ACCESSES[workload.optimizer]
+    # An update reads gradient, weight and moments, and writes weight and moments.
+    accesses = 3.0 + 2 * MOMENTS_PER_PARAMETER[workload.optimizer]
+    updated = (size if workload.states == "pure" else 4) * accesses
     updated += 2.0 if workload.states == "mixed" else 0.0
     cast = parameters if size == 2 and workload.states == "fp32" else 0.0
     return Work(

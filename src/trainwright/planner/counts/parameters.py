@@ -6,7 +6,7 @@ Experts' matrices are listed once with ``copies``: a token passes ``rows`` of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
@@ -16,7 +16,7 @@ from trainwright.core.registry import load
 from trainwright.planner.counts.pieces import padded_rows
 from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
-from trainwright.spec.workload import Workload
+from trainwright.spec.workload import OptimizerName, Workload
 
 Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "further", "head"]
 BLOCK_PARTS: tuple[Part, ...] = ("attention", "feed_forward", "experts", "shared", "router")
@@ -27,6 +27,9 @@ AVERAGE_BYTES = 4.0
 """Of one weight's average, whatever the dtype of the weight."""
 MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0 + 4 / 256}
 """int8: one fp32 scale for 256 elements (Dettmers et al., 2022, arXiv 2110.02861)."""
+MOMENTS_PER_PARAMETER: Mapping[OptimizerName, float] = {"adamw": 2.0, "sgd": 1.0, "adafactor": 0.0}
+"""SGD has momentum, as ResNets are trained (He et al., 2015, section 3.4). Adafactor counts as 0: it keeps a row and a
+column of each matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +243,8 @@ def block_matrix_parameters(model: ModelSpec) -> int:
 def moments_per_parameter(model: ModelSpec, workload: Workload) -> float:
     """Returns how many moments the optimizer keeps of each parameter.
 
-    AdamW keeps two, SGD one, Muon one of the blocks' matrices and two of the rest. Adafactor counts as 0: it keeps a
-    row and a column of each matrix.
+    Muon keeps one of the blocks' matrices, and AdamW's of the rest.
     """
     if workload.optimizer == "muon":
-        return 2.0 - block_matrix_parameters(model) / total_parameters(model)
-    return {"adamw": 2.0, "sgd": 1.0, "adafactor": 0.0}[workload.optimizer]
+        return MOMENTS_PER_PARAMETER["adamw"] - block_matrix_parameters(model) / total_parameters(model)
+    return MOMENTS_PER_PARAMETER[workload.optimizer]

@@ -21,7 +21,7 @@ from trainwright.planner.counts.adapters import (
     AdapterMoves,
     adapter_elements,
     change_bytes,
-    dequantised_bytes,
+    dequantising_traffic_bytes,
     factor_flops,
 )
 from trainwright.planner.counts.between import bias_elements, block_elements, expert_kernels, kernels
@@ -35,7 +35,7 @@ from trainwright.planner.counts.ranks import (
     rank_parameters,
     slowest_layers,
 )
-from trainwright.planner.counts.unfused import FUSED_BYTES, orthogonal_flops, update_bytes
+from trainwright.planner.counts.update import FUSED_BYTES, orthogonal_flops, update_bytes
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
@@ -217,26 +217,28 @@ def forward_work(
     chosen: KernelChoice = DEFAULT_KERNELS,
     written_bytes: float = FUSED_BYTES,
     adapter_moves: AdapterMoves = PLAIN_MOVES,
+    double_quantised: bool = False,
 ) -> Work:
     """Returns all that one device computes and moves in its own memory; ``eager`` runs each line of code by itself.
 
-    ``written_bytes`` is what the software's AdamW moves for a parameter in fp32.
+    ``written_bytes`` is what the software's AdamW moves for a parameter in fp32; ``double_quantised``: it quantises
+    the scales of nf4 too.
 
     Raises:
         RecipeError: the device's peak for the workload's precision is not known.
     """
     peak = _known_peak(device, workload.precision)
     half_peak = peak_flops_per_s(device, "bf16" if workload.precision in ("fp8", "nvfp4") else workload.precision)
-    twice = adapter_moves.double_quantised
 
     def passes(some: Layouts) -> dict[str, Values]:
         sums = _products(model, workload, some, device, chosen.pad_vocabulary)
+        dequantised = dequantising_traffic_bytes(model, workload, some, double_quantised=double_quantised)
         return {
             **_rated(sums, device, peak, half_peak),
             **_attention(model, workload, some, device, half_peak),
             **_between(model, workload, some, device, eager=eager, adapter_moves=adapter_moves),
             **_of_rank(model, workload, some, device, eager=eager),
-            "dequantised_s": dequantised_bytes(model, workload, some, double_quantised=twice) / device.bytes_per_s,
+            "dequantised_s": dequantised / device.bytes_per_s,
         }
 
     counted: dict[str, Any] = counted_once(layouts, _dividing(model, layouts), passes)

@@ -14,7 +14,7 @@ from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stac
 from trainwright.planner.counts.adapters import prompt_tokens
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.unfused import UNFUSED_BYTES
+from trainwright.planner.counts.update import UNFUSED_BYTES
 from trainwright.planner.evidence.columns import axes_of, model_of, parallel_of
 from trainwright.planner.evidence.finished import FinishedRun, placed_run
 from trainwright.planner.evidence.notes import unused

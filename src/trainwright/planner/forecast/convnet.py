@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainwright.planner.counts.images import MOMENTS_PER_PARAMETER, check, saved_bytes, shared_parameters
+from trainwright.planner.counts.images import check, saved_bytes, shared_parameters
 from trainwright.planner.counts.layouts import Layouts, Values
-from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.counts.parameters import MOMENTS_PER_PARAMETER, total_parameters
 from trainwright.planner.forecast.communication.collectives import (
     Fabric,
     all_gather_s,

@@ -73,8 +73,7 @@ class Forecast:
     @property
     def step_tokens(self) -> Numbers:
         """Returns the tokens that all devices train in one step."""
-        work = self.run.workload
-        return np.asarray(self.layouts.batch_sequences * (work.example_tokens or work.sequence_tokens))
+        return np.asarray(self.layouts.batch_sequences * self.run.workload.tokens_per_sequence)
 
     @property
     def step_flops(self) -> Numbers:
@@ -195,7 +194,7 @@ def step_table(
 
 def model_flops_per_token(model: AnyModel, workload: Workload) -> float:
     """Returns the operations that training one token takes, attention in full and nothing recomputed or padded."""
-    tokens = workload.example_tokens or workload.sequence_tokens
+    tokens = workload.tokens_per_sequence
     if workload.adapter is None:
         return training_flops_per_token(model, sequence_tokens=tokens)
     return adapter_training_flops(transformer(model), workload.adapter, sequences=1, sequence_tokens=tokens) / tokens

@@ -14,6 +14,7 @@ from trainwright.planner.forecast.memory.moments import pass_bytes
 from trainwright.planner.forecast.memory.states import case_of
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.run import RunSpec
+from trainwright.spec.stack import STASH
 
 OFFLOADED_KEY = "offload_unmeasured"
 PAGED = "bitsandbytes-foundation/bitsandbytes@95f9af30:bitsandbytes/optim/optimizer.py"
@@ -67,7 +68,7 @@ def moved_assumptions(forecast: Forecast, *, by_habit: bool = False) -> list[Ass
     if run.workload.activation_offload:
         case = case_of(run.transformer, run.workload, forecast.layouts, run.stack.memory)
         value = f"{format_bytes(float(pass_bytes(case).gone.max()))} of a rank in host memory"
-        source = f"to the host and back behind the passes{rate}, the last 5 tensors stay; {COPIED}"
+        source = f"to the host and back behind the passes{rate}, the last {STASH} tensors stay; {COPIED}"
         origin: Origin = "default" if by_habit else "given"
         notes.append(Assumption("activations", value, "", origin, source, key="activation_offload"))
     if deviation := doubt(run, forecast.layouts):

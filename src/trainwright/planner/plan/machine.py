@@ -131,12 +131,13 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
     gpu = facts.gpus[0] if probes.device_kind == "cuda" and facts.gpus else None
     known = None if on_cpu else find_device(probes.device_name)
     rates = {dtype: probes.peak_flops_per_s(dtype) or 0.0 for dtype in probes.dtypes()}
+    visible = facts.memory_available_bytes if probes.memory_bytes is None else probes.memory_bytes
     device = DeviceSpec(
         name=probes.device_name,
         kind=probes.device_kind,
         vendor="" if known is None else known.vendor,
         memory_bytes=probes.memory_bytes or facts.memory_bytes if gpu is None else gpu.memory_bytes,
-        visible_bytes=_visible_bytes(facts, probes) if gpu is None else gpu.memory_free_bytes,
+        visible_bytes=visible if gpu is None else gpu.memory_free_bytes,
         bytes_per_s=probes.flat()["memory_bytes_per_s"],
         flops_per_s=rates if known is None else {dtype: known.flops_per_s.get(dtype, rates[dtype]) for dtype in rates},
         source="measured here",
@@ -157,11 +158,6 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
         rates=(*assumptions, *_unverified(device)),
         probes=probes,
     )
-
-
-def _visible_bytes(facts: MachineFacts, probes: Probes) -> int | None:
-    """Returns the memory that can still be taken: of a processor the host's; of an accelerator nobody tells here."""
-    return facts.memory_available_bytes if probes.memory_bytes is None else None
 
 
 def _unverified(device: DeviceSpec) -> tuple[Assumption, ...]:

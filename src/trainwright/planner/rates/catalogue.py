@@ -233,6 +233,7 @@ class Catalogue:
             chosen=run.kernels,
             written_bytes=stack.update_bytes if written is None else written,
             adapter_moves=adapter_moves(stack),
+            double_quantised=stack.memory.double_quantised,
         )
 
     def rates(self, run: RunSpec) -> Rates:

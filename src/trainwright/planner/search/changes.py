@@ -17,8 +17,8 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.nodes import cluster as named_cluster
 from trainwright.hardware.catalogue.nodes import node_size
-from trainwright.hardware.catalogue.support import QUANTISED, check
-from trainwright.planner.counts.adapters import attention, beside
+from trainwright.hardware.catalogue.support import QUANTISING_KINDS, check
+from trainwright.planner.counts.adapters import QUANTISED_FROZEN, attention, beside
 from trainwright.planner.counts.images import batch_text
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import RECOMPUTES, FixedLayout
@@ -253,7 +253,7 @@ def _adapters(run: RunSpec) -> Iterator[_Variant]:
     adapter = whole or beside(run.transformer, None, rank=ADAPTER_RANK)
     if less:
         yield _Variant(name="LoRA", changed={"adapter": adapter}, trains_less=True, fields={"method": "lora"})
-    if less or (adapter.frozen in ("fp32", "bf16") and run.cluster.device.kind in QUANTISED):
+    if less or (adapter.frozen not in QUANTISED_FROZEN and run.cluster.device.kind in QUANTISING_KINDS):
         quantised = {"adapter": replace(adapter, frozen="nf4")}
         yield _Variant(name="QLoRA", changed=quantised, trains_less=less, fields={"method": "qlora"})
     if whole is not None and whole.parameters is None:

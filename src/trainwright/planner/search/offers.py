@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ OWN, GIVEN = "own", "given"
 UNLISTED = Billing(granularity_s=1e-6, minimum_s=0.0, source="a price that is given, or none: for its time alone")
 """Of devices whose price stands in no list: paid without steps, as a plan at a given price is; as many are to be had at
 once as elsewhere, more by a contract."""
-PRICE_KINDS: tuple[PriceKind, ...] = ("on_demand", "spot", "reserved")
+PRICE_KINDS: tuple[PriceKind, ...] = get_args(PriceKind)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

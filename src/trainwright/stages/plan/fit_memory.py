@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from trainwright.core.units import format_bytes
-from trainwright.planner.forecast.memory.table import usable_bytes
+from trainwright.planner.forecast.memory.table import usable_bytes, visible_bytes
 from trainwright.planner.plan.machine import Here
 from trainwright.spec.plan import Assumption, Plan
 from trainwright.spec.sections.layout import LayoutSection
@@ -33,7 +33,7 @@ def within(here: Here, limit_bytes: int | None) -> Here:
     usable = usable_bytes(device)
     if limit_bytes is None or usable <= limit_bytes:
         return here
-    visible = (device.visible_bytes or device.memory_bytes) * limit_bytes / usable
+    visible = visible_bytes(device) * limit_bytes / usable
     node = replace(here.cluster.node, device=replace(device, visible_bytes=int(visible)))
     return replace(here, cluster=replace(here.cluster, node=node))
 

@@ -131,6 +131,15 @@ def test_validation_costs_its_forward_passes(prediction):
     assert np.all(run.parts.evaluation_s > 40 * prediction.step_s / 5)
 
 
+def test_validation_of_padded_examples_takes_steps_of_their_own_tokens(prediction):
+    full = replace(WORK, validations=10, validation_tokens=1 << 24)
+    padded = replace(full, example_tokens=WORK.sequence_tokens // 4)
+    one, four = (
+        run_cost(prediction, asked(MODEL, work), total_tokens=1e12).parts.evaluation_s for work in (full, padded)
+    )
+    assert four == pytest.approx(4 * one)
+
+
 def test_an_hour_has_hardly_any_of_the_overhead_of_weeks(prediction):
     hour, weeks = cost(prediction, total_tokens=6e8), cost(prediction, total_tokens=1e12)
     overhead = read_runs().overhead_share(1e9, CLUSTER.devices, weeks.steps * prediction.step_flops)

@@ -12,7 +12,7 @@ from trainwright.planner.counts.adapters import (
     adapter_elements,
     adapter_moves,
     change_bytes,
-    dequantised_bytes,
+    dequantising_traffic_bytes,
     prompt_tokens,
 )
 from trainwright.planner.counts.between import kernels
@@ -50,17 +50,17 @@ def test_four_bits_are_read_and_sixteen_written_for_every_weight_of_the_blocks()
     # Llama 3 8B (config.json): 32 blocks of q and o 4096 x 4096, k and v 1024 x 4096, three of 14336 x 4096.
     weights = 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096)
     quantised = work(adapter=adapter("nf4"))
-    assert dequantised_bytes(LLAMA, quantised, layouts(quantised))[0] == pytest.approx(2.516 * weights, rel=1e-4)
-    plain = dequantised_bytes(LLAMA, quantised, layouts(quantised), double_quantised=False)[0]
-    assert plain == pytest.approx(2.5625 * weights)
-    assert dequantised_bytes(LLAMA, work(adapter=adapter()), layouts(work()))[0] == 0
-    assert dequantised_bytes(LLAMA, work(), layouts(work()))[0] == 0
+    for twice, bytes_per_weight in ((True, 2.516), (False, 2.5625)):
+        found = dequantising_traffic_bytes(LLAMA, quantised, layouts(quantised), double_quantised=twice)[0]
+        assert found == pytest.approx(bytes_per_weight * weights, rel=1e-4)
+        for whole in (work(adapter=adapter()), work()):
+            assert dequantising_traffic_bytes(LLAMA, whole, layouts(work()), double_quantised=twice)[0] == 0
 
 
 def test_dequantising_costs_two_passes_and_a_third_where_layers_are_recomputed():
     plain, quantised = work(sequence=4096, adapter=adapter()), work(sequence=4096, adapter=adapter("nf4"))
     device = ONE.device
-    counted = forward_work(LLAMA, quantised, layouts(quantised), device)
+    counted = forward_work(LLAMA, quantised, layouts(quantised), device, double_quantised=True)
     once = float(counted.dequantised_s[0]) * CATALOGUE.efficiency.dequantised / CATALOGUE.efficiency.bandwidth
     pace = stack("hf-trainer").time.compute * stack("hf-trainer").time.tuned.get("ampere-16", 1.0)
     for recompute, passes in (("none", 2), ("full", 3)):

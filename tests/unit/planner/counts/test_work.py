@@ -18,7 +18,7 @@ from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import matrices, total_parameters
 from trainwright.planner.counts.ranks import rank_parameters
-from trainwright.planner.counts.unfused import update_bytes
+from trainwright.planner.counts.update import update_bytes
 from trainwright.planner.counts.work import (
     forward_work,
     kernels,

@@ -10,7 +10,7 @@ from trainwright.hardware.machine.nvidia import Gpu
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import forecast
-from trainwright.planner.forecast.memory.table import USABLE_HOST_SHARE
+from trainwright.planner.forecast.memory.table import USABLE_HOST_SHARE, usable_bytes
 from trainwright.planner.plan.cluster import plan_run, planned, with_ways
 from trainwright.planner.plan.layout import best
 from trainwright.planner.plan.machine import this_machine
@@ -104,6 +104,7 @@ def test_a_measured_accelerator_is_planned_for_with_its_own_memory(run, kind, wa
     probes = replace(fake_probes(), device_kind=kind, device_name="Accelerator of tomorrow", memory_bytes=64 << 30)
     here = this_machine(Machine(facts=fake_facts(), probes=probes), wanted=wanted)
     assert (here.cluster.device.kind, here.cluster.device.memory_bytes) == (kind, 64 << 30)
+    assert usable_bytes(here.cluster.device) <= probes.memory_bytes, "its bytes are measured, not printed GB"
     assert here.threads is None
     (never,) = [entry for entry in here.assumptions(run, compiled=False) if entry.key == "never_run"]
     assert never.value == "never run on hardware"

@@ -8,7 +8,11 @@ import pytest
 
 from fixtures.planned_recipe import on_a_gpu, plan_of, planned_recipe
 from trainwright.core.units import parse_bytes
-from trainwright.stages.plan.fit_memory import WAYS
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.planner.forecast.memory.table import usable_bytes
+from trainwright.planner.plan.machine import this_machine
+from trainwright.stages.plan.fit_memory import WAYS, within
+from trainwright.testing.machine import fake_machine
 
 SHAPE = ("model.layers=8", "model.width=512", "model.heads=8", "train.precision=fp32", "train.exec.compile=false")
 
@@ -67,6 +71,14 @@ def test_the_recipe_keeps_its_micro_batch_and_at_least_its_recomputation(planned
     plan = planned("train.exec.fit_memory=1TiB", "train.exec.micro_batch=2", "train.recompute=selective")
     assert plan.parallel.micro_batch_sequences == 2
     assert plan.workload.recompute != "none"
+
+
+def test_a_limit_is_kept_to_the_byte():
+    here = replace(this_machine(fake_machine()), cluster=cluster("h100-sxm"))
+    assert here.cluster.device.visible_bytes is None, "a board of which the printed size alone is known"
+    limit = parse_bytes("60GiB")
+    assert usable_bytes(within(here, limit).cluster.device) == pytest.approx(limit, abs=1)
+    assert within(here, parse_bytes("1TiB")) is here
 
 
 def test_a_budget_beside_it_is_refused(planned):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import QUANTISED, adapter_parameters, frozen_bytes
+from trainwright.planner.counts.adapters import QUANTISED_FROZEN, adapter_parameters, frozen_bytes
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values, counted_once
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.counts.ranks import expert_tp, fullest, owners, rank_parameters, slowest_layers
@@ -232,7 +232,7 @@ def _kept_bytes(run: RunSpec) -> float:
     """
     model, workload = run.transformer, run.workload
     size = workload.element_bytes
-    if workload.adapter is None or workload.adapter.frozen not in QUANTISED:
+    if workload.adapter is None or workload.adapter.frozen not in QUANTISED_FROZEN:
         return size
     stored = frozen_bytes(workload.adapter.frozen, double_quantised=run.stack.memory.double_quantised)
     blocks = block_matrix_parameters(model) / total_parameters(model)

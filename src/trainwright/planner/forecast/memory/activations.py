@@ -17,6 +17,7 @@ import numpy as np
 
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts import saved_activations as saved
+from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN
 from trainwright.planner.counts.layouts import CONTEXTS, RECOMPUTES, Numbers
 from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.counts.ranks import expert_tp
@@ -76,7 +77,7 @@ def widened(case: MemoryCase, values: Callable[[MemoryCase], Numbers]) -> Number
 def keeps_inputs(case: MemoryCase) -> bool:
     """Returns True where a product keeps its input: its weight is trained, or quantised by a library that keeps it."""
     adapter = case.adapter
-    return adapter is None or (case.memory.quantised_inputs and adapter.frozen in ("nf4", "int8"))
+    return adapter is None or (case.memory.quantised_inputs and adapter.frozen in BITSANDBYTES_FROZEN)
 
 
 def adapter_inputs(case: MemoryCase, inputs: dict[str, float]) -> float:

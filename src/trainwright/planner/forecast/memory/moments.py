@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import QUANTISED
+from trainwright.planner.counts.adapters import QUANTISED_FROZEN
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.counts.parameters import matrices
 from trainwright.planner.counts.process import KEEPS_GRADIENTS
@@ -252,9 +252,9 @@ def alive_bytes(case: MemoryCase, step: Pass) -> Numbers:
     return np.asarray(step.saved / np.maximum(1.0, case.stages.layers * case.stages.passes))
 
 
-def dequantised_bytes(case: MemoryCase) -> Numbers:
+def dequantised_matrix_bytes(case: MemoryCase) -> Numbers:
     """Returns the bytes [L] of a block's largest quantised matrix, as a product needs it."""
-    quantised = case.adapter is not None and case.adapter.frozen in QUANTISED
+    quantised = case.adapter is not None and case.adapter.frozen in QUANTISED_FROZEN
     largest = max(matrix.elements for matrix in matrices(case.model) if matrix.part not in ("head", "stem"))
     return quantised * largest * case.element_bytes / case.layouts.tp
 
@@ -273,7 +273,7 @@ def moments_of(case: MemoryCase, states: Kept, step: Pass | None = None) -> tupl
     at_loss, gathered = gathered_bytes(case)
     within, backward = backward_bytes(case, step)
     casts = cast_bytes(case)
-    inside = casts + dequantised_bytes(case)
+    inside = casts + dequantised_matrix_bytes(case)
     beside = casts if case.process is None else casts + step.inside
     alive, lost = alive_bytes(case, step) + step.inside, waiting_loss_bytes(case)
     moments = [

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import adapted, adapter_parameters, frozen_bytes
+from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN, adapted, adapter_parameters, frozen_bytes
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import (
     MOMENT_BYTES,
@@ -107,7 +107,7 @@ class MemoryCase:
     @property
     def widened(self) -> NDArray[np.bool_]:
         """Returns True [L] where activations are in fp32: bitsandbytes' products return the dtype of a norm in fp32."""
-        quantised = self.adapter is not None and self.adapter.frozen in ("nf4", "int8")
+        quantised = self.adapter is not None and self.adapter.frozen in BITSANDBYTES_FROZEN
         wide: NDArray[np.bool_] = (self.sharded == 0) & (quantised and self.memory.quantised_fp32)
         return wide
 

@@ -285,7 +285,11 @@ def library_bytes(model: ModelSpec, device: DeviceSpec) -> float:
     return one * (1 if model.experts is None else 5)
 
 
+def visible_bytes(device: DeviceSpec) -> float:
+    """Returns the bytes that a driver shows of a device: boards are sold in GB and hold as many GiB."""
+    return device.visible_bytes or device.memory_bytes / 1e9 * GIB
+
+
 def usable_bytes(device: DeviceSpec) -> float:
-    """Returns the bytes of a device that a process can use: boards are sold in GB and hold as many GiB."""
-    visible = device.visible_bytes or device.memory_bytes / 1e9 * GIB
-    return visible * (USABLE_HOST_SHARE if device.kind == "cpu" else USABLE_SHARE)
+    """Returns the bytes of a device that a process can use."""
+    return visible_bytes(device) * (USABLE_HOST_SHARE if device.kind == "cpu" else USABLE_SHARE)

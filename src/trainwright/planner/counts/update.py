@@ -20,8 +20,10 @@ from trainwright.planner.counts.parameters import (
 )
 from trainwright.planner.counts.ranks import owned_parameters, owners, slowest_layers
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, OWN_OPTIMIZERS, KernelChoice, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, OptimizerName, Workload
 
+UPDATED_BY_ADAMW: tuple[OptimizerName, ...] = ("adamw", "muon")
+"""Optimizers that update all tensors by AdamW, or those that are no matrices of blocks."""
 OPERATIONS = 8
 """Of AdamW on one tensor (torch 2.13.0, torch/optim/adam.py): decay, the first moment, the second in two, its root, its
 correction, epsilon, the step."""
@@ -39,7 +41,7 @@ def unfused_bytes(
     ``written_bytes`` is what that of the software moves for a parameter in fp32 where no other kernel is chosen.
     """
     moved = written_bytes if kernels.update == "fused" else UNFUSED_BYTES
-    if moved <= FUSED_BYTES or workload.optimizer not in OWN_OPTIMIZERS or workload.adapter is not None:
+    if moved <= FUSED_BYTES or workload.optimizer not in UPDATED_BY_ADAMW or workload.adapter is not None:
         return np.zeros(len(layouts))
     share = 1.0
     if workload.optimizer == "muon":

@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_leaves
 from fixtures.planned_models import LLAMA
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
-from trainwright.planner.counts.unfused import (
+from trainwright.planner.counts.update import (
     FUSED_BYTES,
     OPERATIONS,
     UNFUSED_BYTES,
