@@ -11,6 +11,7 @@ from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.core.registry import load
+from trainwright.spec.attention import AttentionKernel
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
@@ -18,7 +19,6 @@ from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.summary import ResultWeights
 from trainwright.spec.workload import (
-    AttentionKernel,
     KernelChoice,
     MomentDtype,
     OptimizerName,
