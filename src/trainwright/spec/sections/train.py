@@ -12,6 +12,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.core.registry import load
+from trainwright.spec.attention import AttentionKernel
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
@@ -20,7 +21,6 @@ from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.summary import ResultWeights
 from trainwright.spec.workload import (
     OWN_OPTIMIZERS,
-    AttentionKernel,
     KernelChoice,
     MomentDtype,
     OptimizerName,
@@ -73,13 +73,8 @@ class OptimizerSection(Section):
             RecipeError: another one than AdamW.
         """
         if self.name != "adamw":
-            raise RecipeError(
-                "only AdamW updates on the host",
-                where="train.optimizer.name",
-                seen=self.name,
-                expected="adamw",
-                fix="set train.exec.layout.offload=none",
-            )
+            at = {"where": "train.optimizer.name", "seen": self.name, "expected": "adamw"}
+            raise RecipeError("only AdamW updates on the host", **at, fix="set train.exec.layout.offload=none")
 
 
 class AdamWSection(OptimizerSection):
