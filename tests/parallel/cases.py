@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trainwright.spec.attention import AttentionKernel
-from trainwright.spec.workload import ParallelPlan, Recompute, ReduceDtype
+from trainwright.spec.workload import AttentionKernel, ParallelPlan, Recompute, ReduceDtype
 
 SEQUENCES = 7
 """Of a batch: no number of ranks or micro batches divides it."""

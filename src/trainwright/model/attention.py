@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from trainwright.model.layers import Linear
 from trainwright.planner.counts.pieces import makes_scores
-from trainwright.spec.attention import AttentionKernel
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import AttentionKernel
 
 if TYPE_CHECKING:
     from trainwright.model.cache import KVCache

@@ -20,7 +20,6 @@ from trainwright.core.registry import load
 from trainwright.model.attention import Attention, Context, Mask, MaskedKernel, Rotary, RotaryTable, document_mask
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network
-from trainwright.spec.attention import attention_kernel
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import KernelChoice, Recompute
 
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 SELECTIVE = "trainwright.model.recompute:options_of"
 DROPOUTS = "trainwright.model.dropout:Dropouts"
+MASKED = {"flex": "trainwright.model.kernels.flex:flex", "fa3": "trainwright.model.kernels.flash3:flash3"}
+"""What makes a kernel that is told what tokens see, by its name (``MASKED_KERNELS``)."""
 INIT_STD = 0.02
 """Standard deviation of initial weights (Radford et al., 2019)."""
 
@@ -158,8 +159,8 @@ class Decoder(Network):
     def use(self, kernels: KernelChoice) -> None:
         """Take over the kernels of attention and loss."""
         self.kernels = kernels
-        chosen = attention_kernel(kernels.attention)
-        self.masked_kernel_of = load(chosen.made_by, kind="kernel") if chosen.masked else None
+        made_by = MASKED.get(kernels.attention)
+        self.masked_kernel_of = None if made_by is None else load(made_by, kind="kernel")
         for module in self.modules():
             if isinstance(module, Attention):
                 module.kernel = kernels.attention

@@ -7,7 +7,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from trainwright.core.frozen import dataclass
-from trainwright.spec.attention import AttentionKernel
 
 if TYPE_CHECKING:
     from trainwright.spec.convnet import ConvNetSpec
@@ -166,6 +165,11 @@ the frozen weights beside adapters alone."""
 ZeroStage = Literal[0, 1, 2, 3]
 ContextWay = Literal["gather", "ulysses"]
 
+AttentionKernel = Literal["auto", "math", "sdpa", "flex", "fa3"]
+"""The whole matrix of scores; torch's fused kernel, flex_attention, FlashAttention-3; ``auto``: ``math`` for short
+sequences on a CPU, else ``sdpa``."""
+MASKED_KERNELS: frozenset[AttentionKernel] = frozenset(("flex", "fa3"))
+"""Those that are told which tokens see which, and have no matrix of it."""
 UpdateKernel = Literal["fused", "foreach", "loop"]
 """AdamW in one kernel, or an operation at a time: each over all tensors, or all of them over each tensor."""
 LossChunk = int | Literal["auto", "whole"]

@@ -19,7 +19,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from trainwright.core.errors import MachineError
 from trainwright.model.attention import Keys, MaskedKernel, Queries
-from trainwright.spec.attention import attention_kernel
+from trainwright.model.kernels.refusals import FLASH3_INSTALL, FLASH3_MODULE
 
 
 class Packed(NamedTuple):
@@ -46,13 +46,13 @@ def flash3(documents: Int[Tensor, "batch keys"] | None, *, first: int, keys: int
     """
     del device
     try:
-        functions = import_module(attention_kernel("fa3").package)
+        functions = import_module(FLASH3_MODULE)
     except ImportError as error:
         raise MachineError(
             "FlashAttention-3 cannot be imported: {reason}",
             where="train.exec.attention",
             seen="fa3",
-            fix=f"{attention_kernel('fa3').install}, or set train.exec.attention=sdpa",
+            fix=f"{FLASH3_INSTALL}, or set train.exec.attention=sdpa",
             reason=str(error),
         ) from error
     packed = None if documents is None or not len(documents) else packed_documents(documents, first=first)

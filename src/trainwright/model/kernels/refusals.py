@@ -8,12 +8,23 @@ from typing import NamedTuple
 
 from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.catalogue.devices import find_device
-from trainwright.spec.attention import Attention, attention_kernel
 from trainwright.spec.convnet import transformer
 from trainwright.spec.device import DeviceKind, DeviceSpec
 from trainwright.spec.plan import Plan
-from trainwright.spec.workload import KernelChoice, Recompute
+from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, Recompute
 
+FLEX_KINDS: tuple[DeviceKind, ...] = ("cuda", "rocm", "xpu")
+"""Kinds for which torch 2.11 to 2.13 has gradients of flex_attention; of a processor and of mps it refuses them."""
+FLEX_HEAD = 16
+"""The smallest size of a head: Triton multiplies no narrower tiles."""
+FLASH3_CAPABILITY = "9."
+"""FlashAttention-3 is written for Hopper's instructions, which no later generation has."""
+FLASH3_MODULE = "flash_attn_interface"
+FLASH3_INSTALL = (
+    "pip install --no-build-isolation 'git+https://github.com/Dao-AILab/flash-attention.git#subdirectory=hopper'"
+)
+FLASH3_HEAD = 256
+"""The largest size of a head."""
 GRAPH_KINDS: tuple[DeviceKind, ...] = ("cuda",)
 ATTENTION, GRAPHS = "train.exec.attention", "train.exec.cuda_graphs"
 
@@ -36,52 +47,57 @@ def check(plan: Plan, kernels: KernelChoice) -> None:
     if refused:
         seen = "; ".join(each.reason for each in refused)
         raise RecipeError("this device or run cannot be computed so", where=refused[0].key, seen=seen)
-    chosen = attention_kernel(kernels.attention)
-    if chosen.package and find_spec(chosen.package) is None:
+    if kernels.attention == "fa3" and find_spec(FLASH3_MODULE) is None:
         raise MachineError(
-            "{title} is not installed",
+            "FlashAttention-3 is not installed",
             where=ATTENTION,
-            seen=kernels.attention,
-            fix=f"{chosen.install}, or set {ATTENTION}=sdpa",
-            title=chosen.title,
+            seen="fa3",
+            fix=f"{FLASH3_INSTALL}, or set {ATTENTION}=sdpa",
         )
 
 
 def refusals(plan: Plan, kernels: KernelChoice) -> Iterator[Refusal]:
     """Yields why a plan cannot be carried out with these kernels, a line for each field, with the value that can be."""
-    yield from (Refusal(ATTENTION, reason) for reason in _of_attention(plan, kernels))
+    if kernels.attention in MASKED_KERNELS:
+        yield from (Refusal(ATTENTION, reason) for reason in _of_attention(plan, kernels))
     if kernels.cuda_graphs:
         yield from (Refusal(GRAPHS, reason) for reason in _of_graphs(plan, kernels))
 
 
 def _of_attention(plan: Plan, kernels: KernelChoice) -> Iterator[str]:
-    name, chosen = f"attention={kernels.attention}", attention_kernel(kernels.attention)
-    device, precision = plan.cluster.device, plan.workload.precision
-    if not _runs_on(chosen, device):
-        yield f"{name}: {chosen.elsewhere.format(device=device.name, kind=device.kind)}; set attention=sdpa"
-    if chosen.half_only and precision in ("fp32", "tf32"):
-        yield f"{name}: it computes in 16 bits, not in {precision}; set precision=bf16"
-    if chosen.masked:
-        model = transformer(plan.model)
-        if model.head_size not in chosen.heads:
-            yield f"{name}: heads are {chosen.sizes}, not {model.head_size}; set attention=sdpa"
-        if model.dropout.attention and not chosen.drops_weights:
-            yield f"{name}: it drops no weights; set model.dropout.attention=0, or attention=math"
+    name = f"attention={kernels.attention}"
+    yield from _of_flex(plan, name) if kernels.attention == "flex" else _of_flash3(plan, name)
+    if transformer(plan.model).dropout.attention:
+        yield f"{name}: it drops no weights; set model.dropout.attention=0, or attention=math"
     yield from of_recompute(kernels, plan.workload.recompute)
-
-
-def _runs_on(chosen: Attention, device: DeviceSpec) -> bool:
-    right_kind = not chosen.kinds or device.kind in chosen.kinds
-    return right_kind and (_capability(device) or "").startswith(chosen.capability)
 
 
 def of_recompute(kernels: KernelChoice, recompute: Recompute) -> tuple[str, ...]:
     """Returns why these kernels are not recomputed so, with the value that can be; empty where they are."""
-    if attention_kernel(kernels.attention).selective or recompute != "selective":
+    if kernels.attention not in MASKED_KERNELS or recompute != "selective":
         return ()
     return (
         f"attention={kernels.attention}: its result is none that recompute=selective keeps; set recompute=none or full",
     )
+
+
+def _of_flex(plan: Plan, name: str) -> Iterator[str]:
+    device, head = plan.cluster.device, transformer(plan.model).head_size
+    if device.kind not in FLEX_KINDS:
+        yield f"{name}: torch computes no gradients of it on {device.name} ({device.kind}); set attention=sdpa"
+    if head < FLEX_HEAD:
+        yield f"{name}: heads are {FLEX_HEAD} or larger, not {head}; set attention=sdpa"
+
+
+def _of_flash3(plan: Plan, name: str) -> Iterator[str]:
+    device, precision, head = plan.cluster.device, plan.workload.precision, transformer(plan.model).head_size
+    if device.kind != "cuda" or not (_capability(device) or "").startswith(FLASH3_CAPABILITY):
+        yield f"{name}: it is for Hopper (compute capability 9.0), not for {device.name}; set attention=sdpa"
+    if precision in ("fp32", "tf32"):
+        yield f"{name}: it computes in 16 bits, not in {precision}; set precision=bf16"
+    if head > FLASH3_HEAD or head % 8:
+        sizes = f"multiples of 8 up to {FLASH3_HEAD}"
+        yield f"{name}: heads are {sizes}, not {head}; set attention=sdpa"
 
 
 def _capability(device: DeviceSpec) -> str | None:
@@ -98,8 +114,7 @@ def _of_graphs(plan: Plan, kernels: KernelChoice) -> Iterator[str]:
     if parallel.ranks > 1:
         moved = "weights and messages of other ranks have no fixed place in memory"
         yield f"cuda_graphs: {moved}; set layout={{}}, which is one device, or cuda_graphs=false"
-    chosen = attention_kernel(kernels.attention)
-    if not chosen.in_graphs:
-        yield f"cuda_graphs: {chosen.title} is called between compiled code; set attention=sdpa or flex"
+    if kernels.attention == "fa3":
+        yield "cuda_graphs: FlashAttention-3 is called between compiled code; set attention=sdpa or flex"
     if plan.workload.activation_offload:
         yield "cuda_graphs: copies to host memory are none of a graph; set activation_offload=false"

@@ -21,8 +21,7 @@ from trainwright.model.attention import Context, Keys, Mask, MaskedKernel, Queri
 from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
 from trainwright.runtime.mesh import Mesh
-from trainwright.spec.attention import AttentionKernel
-from trainwright.spec.workload import ContextWay
+from trainwright.spec.workload import AttentionKernel, ContextWay
 
 if TYPE_CHECKING:
     from trainwright.model.dropout import Draw

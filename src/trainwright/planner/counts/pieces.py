@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.spec.attention import AttentionKernel, attention_kernel
-from trainwright.spec.workload import LossChunk
+from trainwright.spec.workload import AttentionKernel, LossChunk
 
 WHOLE_SCORES_TOKENS = 512
 """Longest sequence whose attention scores are made whole when training on a CPU (``model.attention``)."""
@@ -22,8 +21,7 @@ the gradients."""
 
 def makes_scores(kernel: AttentionKernel, *, device_kind: str, sequence_tokens: int) -> bool:
     """Returns whether attention makes the whole matrix of scores in training."""
-    whole = attention_kernel(kernel).makes_scores
-    return device_kind == "cpu" and sequence_tokens <= WHOLE_SCORES_TOKENS if whole is None else whole
+    return kernel == "math" or (kernel == "auto" and device_kind == "cpu" and sequence_tokens <= WHOLE_SCORES_TOKENS)
 
 
 def loss_rows(choice: LossChunk, *, tokens: int, vocabulary: int) -> int:

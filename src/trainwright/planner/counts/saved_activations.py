@@ -12,10 +12,9 @@ from __future__ import annotations
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.counts.pieces import FLEX_BLOCK_TOKENS, loss_rows, makes_scores, padded_rows
-from trainwright.spec.attention import attention_kernel
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, ContextWay, KernelChoice, Recompute
+from trainwright.spec.workload import DEFAULT_KERNELS, MASKED_KERNELS, ContextWay, KernelChoice, Recompute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,9 +116,8 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = 
     masked = batch.document_masking or batch.gathers
     keeps_mask = masked and (recompute != "none" or not _makes_scores(model, batch))
     mask = _mask_bytes(batch) if keeps_mask else 0
-    attention = attention_kernel(batch.kernels.attention)
-    if attention.masked:
-        mask = _block_mask_bytes(batch) if attention.lists_blocks else 0
+    if batch.kernels.attention in MASKED_KERNELS:
+        mask = _block_mask_bytes(batch) if batch.kernels.attention == "flex" else 0
     # Dropout's masks are made again, from keys of the sequences and their tokens' places.
     keys = 8 * (batch.sequences + batch.sequence_tokens) if model.dropout else 0
     absent = tokens if batch.tp > 1 else 0  # which tokens other ranks look up
@@ -198,7 +196,7 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
         return (2 * batch.tokens * queries + int(2 * repeated * queries) + scores) * batch.element_bytes
     # The fused kernel lays its result out as the queries are: rotated ones are contiguous by head, so that the way back
     # to rows of the width is a copy.
-    as_queries = batch.device_kind == "cpu" or attention_kernel(batch.kernels.attention).laid_as_queries
+    as_queries = batch.device_kind == "cpu" or batch.kernels.attention == "flex"
     results = 2 if batch.cp > 1 or (model.positions == "rope" and as_queries) else 1
     if batch.cp > 1 and not batch.gathers:
         keys = max(model.kv_heads, batch.cp) * model.head_size  # key heads that are fewer than the ranks are repeated

@@ -30,12 +30,11 @@ from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
 from trainwright.planner.search.joined import between
 from trainwright.planner.search.layouts import Refuses
-from trainwright.spec.attention import attention_kernel
 from trainwright.spec.device import ClusterSpec, LinkSpec, Price
 from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import KernelChoice, Recompute, Workload
+from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, Recompute, Workload
 
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
     from trainwright.planner.plan.machine import Here
@@ -159,7 +158,7 @@ def _run_of(question: Question, workload: Workload, machines: ClusterSpec, softw
 def of_kernels(kernels: KernelChoice) -> tuple[Assumption, ...]:
     """Returns what is counted in place of kernels that were never run on hardware."""
     source, found = "never run on hardware: make gpu", []
-    if attention_kernel(kernels.attention).masked:
+    if kernels.attention in MASKED_KERNELS:
         name = f"speed of attention={kernels.attention}"
         found.append(Assumption(name, "as sdpa", "", "default", source, key="attention_kernel"))
     if kernels.cuda_graphs:

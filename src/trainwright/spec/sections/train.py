@@ -12,7 +12,6 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.core.registry import load
-from trainwright.spec.attention import AttentionKernel
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
@@ -21,6 +20,7 @@ from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.summary import ResultWeights
 from trainwright.spec.workload import (
     OWN_OPTIMIZERS,
+    AttentionKernel,
     KernelChoice,
     MomentDtype,
     OptimizerName,
@@ -67,11 +67,7 @@ class OptimizerSection(Section):
         return None
 
     def check_updates_on_host(self) -> None:
-        """Refuses an optimizer whose update is written for the device that trains alone.
-
-        Raises:
-            RecipeError: another one than AdamW.
-        """
+        """Raises RecipeError for an optimizer whose update is written for the device that trains alone: not AdamW."""
         if self.name != "adamw":
             at = {"where": "train.optimizer.name", "seen": self.name, "expected": "adamw"}
             raise RecipeError("only AdamW updates on the host", **at, fix="set train.exec.layout.offload=none")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from trainwright.core.registry import load
-from trainwright.spec.attention import attention_kernel
 from trainwright.spec.plan import Plan
-from trainwright.spec.workload import KernelChoice
+from trainwright.spec.workload import MASKED_KERNELS, KernelChoice
 
 CHECK = "trainwright.model.kernels.refusals:check"
 
@@ -17,6 +16,6 @@ def executable(plan: Plan, kernels: KernelChoice) -> Plan:
         RecipeError: they cannot; names each reason.
         MachineError: a package is missing.
     """
-    if attention_kernel(kernels.attention).masked or kernels.cuda_graphs:
+    if kernels.attention in MASKED_KERNELS or kernels.cuda_graphs:
         load(CHECK, kind="kernel")(plan, kernels)
     return plan

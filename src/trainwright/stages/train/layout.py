@@ -7,13 +7,12 @@ from dataclasses import fields
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
-from trainwright.spec.attention import attention_kernel
 from trainwright.spec.convnet import AnyModel
 from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.workload import MomentDtype, ParallelPlan, Recompute, Workload
+from trainwright.spec.workload import MASKED_KERNELS, MomentDtype, ParallelPlan, Recompute, Workload
 
 COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
@@ -70,7 +69,7 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
 
     def reasons(parallel: ParallelPlan, recompute: Recompute) -> tuple[str, ...]:
         of_kernels = (
-            load(OF_RECOMPUTE, kind="kernel")(kernels, recompute) if attention_kernel(kernels.attention).masked else ()
+            load(OF_RECOMPUTE, kind="kernel")(kernels, recompute) if kernels.attention in MASKED_KERNELS else ()
         )
         return (
             *of_kernels,
@@ -100,7 +99,7 @@ def check_executable(plan: Plan, recipe: Recipe) -> None:
         raise RecipeError("the plan's device has no {precision}", where="plan", seen=seen, precision=lacks)
     reasons = refuses(recipe, model, work)(plan.parallel, work.recompute)
     kernels = recipe.train.exec.kernels
-    if attention_kernel(kernels.attention).masked or kernels.cuda_graphs:
+    if kernels.attention in MASKED_KERNELS or kernels.cuda_graphs:
         others = (each.reason for each in load(OF_KERNELS, kind="kernel")(plan, kernels))
         reasons = tuple(dict.fromkeys((*reasons, *others)))
     if reasons:

@@ -23,7 +23,6 @@ from trainwright.runtime.device import pins
 from trainwright.runtime.garbage import collected_by_hand
 from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.runtime.timing.clock import PhaseClock
-from trainwright.spec.attention import attention_kernel
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.train import SLURM_END
@@ -182,7 +181,7 @@ class Trainer:
     @property
     def _compiles(self) -> bool:
         """Whether anything is compiled: the network, or its attention alone."""
-        return self.settings.compiled or attention_kernel(self.network.kernels.attention).compiled
+        return self.settings.compiled or self.network.kernels.attention == "flex"
 
     def _budget(self, events: Events) -> AbstractContextManager[None]:
         """Returns a context that limits how often code is compiled."""

@@ -112,7 +112,7 @@ def test_an_empty_micro_batch_has_gradients_of_nothing(masked) -> None:
 
 
 def test_torch_has_no_gradients_of_it_on_a_processor() -> None:
-    """Why a processor is refused (``spec.attention``): where this fails, it need not be any more."""
+    """Why a processor is refused (``refusals.FLEX_KINDS``): where this fails, it need not be any more."""
     query = torch.randn(1, 2, 8, 16, requires_grad=True)
     with pytest.raises(NotImplementedError, match="does not support backward on CPU"):
         flex_attention(query, query, query)

@@ -38,11 +38,10 @@ from trainwright.runtime.device import DTYPES
 from trainwright.runtime.mesh import Mesh, mesh_of
 from trainwright.runtime.norms import local
 from trainwright.runtime.timing.clock import PhaseClock
-from trainwright.spec.attention import attention_kernel
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan, recomputed_blocks
+from trainwright.spec.workload import MASKED_KERNELS, ParallelPlan, recomputed_blocks
 from trainwright.stages.train.layout import check_executable
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.dry_run.batches import task_and_batch
@@ -96,7 +95,7 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
     _check_on_device(plan)
     parallel = replace(plan.parallel, compile=False, shares=())
     kernels, notes = recipe.train.exec.kernels, _notes(recipe, plan)
-    if attention_kernel(kernels.attention).masked:
+    if kernels.attention in MASKED_KERNELS:
         kernels = replace(kernels, attention="sdpa")
     data = parallel.dp_replicate * parallel.dp_shard
     micro_batches = max(1, -(-plan.workload.batch_sequences // (data * parallel.micro_batch_sequences)))
@@ -142,7 +141,7 @@ def _notes(recipe: Recipe, plan: Plan) -> tuple[str, ...]:
     attention = recipe.train.exec.kernels.attention
     masked = f"attention by {attention} is counted as by sdpa, with a whole mask of documents"
     notes = (
-        (attention_kernel(attention).masked, masked),
+        (attention in MASKED_KERNELS, masked),
         (plan.parallel.compile, "blocks are counted as they run before they are compiled"),
         (plan.parallel.shares, "every data-parallel rank is counted with the same sequences"),
         (plan.workload.precision == "fp8", "products in float8 are counted as bf16's"),
