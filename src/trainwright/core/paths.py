@@ -44,7 +44,7 @@ def read_object(path: Path) -> dict[str, Any]:
         value = json.loads(regular(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError("no such file", where=path) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError("cannot read JSON", where=path, seen=getattr(error, "strerror", None) or str(error)) from error
     if not isinstance(value, dict):
         raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.core.errors import RecipeError
-from trainwright.core.paths import local_path, regular
+from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.paths import local_path, read_object, regular
 
 
 def test_a_tilde_is_the_home_directory(monkeypatch, tmp_path):
@@ -32,3 +32,9 @@ def test_devices_and_pipes_are_no_files_to_read(tmp_path):
             regular(path)
     (tmp_path / "link").symlink_to(__file__)
     assert regular(tmp_path / "link") == tmp_path / "link"
+
+
+def test_a_file_that_nests_too_deep_is_one_line(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(DataError, match="cannot read JSON"):
+        read_object(tmp_path / "deep.json")

@@ -39,8 +39,27 @@ def run(args: argparse.Namespace) -> int:
         raise RecipeError("a budget chooses the model", where=f"--{asked[0]}", fix="leave the model out")
     with about(asked[0]):
         output, scaling = Output.of(args), _scaling(args)
-    output.result({"scaling": scaling_document(scaling)}, lambda: show(scaling, output))
+    output.result(
+        {"scaling": scaling_document(scaling)}, lambda: show(scaling, output, following=_following(args, scaling))
+    )
     return 0
+
+
+def _following(args: argparse.Namespace, scaling: Scaling) -> str:
+    """Returns the command that plans the run of the best model, with all else that was said of it."""
+    from trainwright.cli.plan.question import command_line
+    from trainwright.core.units import format_count
+    from trainwright.hardware.catalogue.nodes import written
+    from trainwright.pipeline.question_fields import QUESTION
+
+    if scaling.run is None:
+        return ""
+    plan, model = scaling.run.plan, scaling.run.scenario.run.transformer
+    sizes = ("layers", "width", "heads", "vocabulary")
+    named = argparse.Namespace(**vars(args) | {"model": ",".join(f"{name}={getattr(model, name)}" for name in sizes)})
+    tokens = format_count(plan.workload.total_tokens).replace(",", "")
+    on = written(plan.cluster.nodes, plan.cluster.node.devices, plan.cluster.device.name)
+    return command_line(named, "plan", QUESTION, {"tokens": tokens, "on": on})
 
 
 def _scaling(args: argparse.Namespace) -> Scaling:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.core.frozen import dataclass
 from trainwright.core.units import format_count, format_seconds
-from trainwright.hardware.catalogue.nodes import written
 from trainwright.planner.cost.scaling_laws import (
     DEFAULT_LAW,
     LAWS,
@@ -85,8 +84,8 @@ def scaling_document(scaling: Scaling) -> dict[str, Any]:
     }
 
 
-def show(scaling: Scaling, page: Page) -> None:
-    """Shows the default law's answer, then all laws, the batch and the run."""
+def show(scaling: Scaling, page: Page, *, following: str = "") -> None:
+    """Shows the default law's answer, then all laws, the batch and the run with the command that comes after it."""
     best = scaling.best
     page.heading(f"{scaling.title}: {format_count(best.parameters)} parameters, {format_count(best.tokens)} tokens")
     _show_laws(scaling.laws, page)
@@ -98,6 +97,8 @@ def show(scaling: Scaling, page: Page) -> None:
     if scaling.run is not None:
         page.line()
         _show_run(scaling.run, page)
+        page.line()
+        page.line(f"next: {following}")
 
 
 def laws_for(*, flops: float | None = None, parameters: float | None = None) -> list[Best]:
@@ -179,16 +180,10 @@ def over_training_document(parameters: float, tokens: float) -> dict[str, Any]:
 
 def _show_run(run: Planned, page: Page) -> None:
     plan = run.plan
-    model, machines = run.scenario.run.transformer, plan.cluster
+    model = run.scenario.run.transformer
     page.line(f"on {plan.cluster.devices:,} {plan.cluster.device.name}: {verdict(plan)}")
     low, high = plan.estimate.seconds.low, plan.estimate.seconds.high
     page.line(
         f"between {format_seconds(low)} and {format_seconds(high)}, as {model.layers} layers of width {model.width:,}; "
         f"MFU {share(plan.estimate.mfu)}"
-    )
-    page.line()
-    on = written(machines.nodes, machines.node.devices, machines.device.name)
-    page.line(
-        f"next: trainwright plan --model layers={model.layers},width={model.width},heads={model.heads},"
-        f"vocabulary={model.vocabulary} --tokens {format_count(plan.workload.total_tokens).replace(',', '')} --on {on}"
     )

@@ -1,4 +1,6 @@
 import json
+import re
+import shlex
 
 import pytest
 
@@ -81,3 +83,14 @@ def test_what_would_be_ignored_is_refused_by_its_option(capsys, arguments, optio
 def test_a_size_is_planned_on_this_machine_too(capsys):
     document = scaled(capsys, "--params", "10M", "--on", "here")
     assert document["plan"]["cluster"]["node"]["devices"] == 1
+
+
+def test_what_to_type_next_asks_for_the_same_run(capsys):
+    """What was said of the run beside the budget is kept: a layout changes its time."""
+    assert cli.main(["plan", "--params", "1B", "--on", "8xh100-sxm", "--layout", "tp=8"]) == 0
+    out = capsys.readouterr().out
+    (typed,) = [line for line in out.splitlines() if line.startswith("next: trainwright ")]
+    assert "--layout tp=8" in typed
+    (promised,) = re.findall(r"fits: [^;]+; ([^,]+),", out)
+    assert cli.main(shlex.split(typed.removeprefix("next: trainwright "))) == 0
+    assert promised in capsys.readouterr().out.splitlines()[0]
