@@ -10,12 +10,16 @@ pixels need no gradient. Recomputation is never counted as model FLOPs.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from trainwright.core.frozen import dataclass
 from trainwright.core.registry import load
 from trainwright.planner.counts.parameters import BLOCK_PARTS, CONVOLUTIONS, matrices
 from trainwright.spec.convnet import AnyModel, ConvNetSpec
-from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import Recompute
+
+if TYPE_CHECKING:
+    from trainwright.spec.run import RunSpec
+    from trainwright.spec.workload import Recompute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
