@@ -16,13 +16,17 @@ import numpy as np
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.evidence.published_run import Refused, Row, questions
 from trainwright.planner.evidence.rows import read_runs
-from trainwright.planner.forecast.forecast import corrected, forecast
+from trainwright.planner.forecast.forecast import corrected, forecast, model_flops_per_token
 from trainwright.planner.forecast.memory.table import predict_memory
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Correction, Reference, correction
 from trainwright.spec.plan import Interval
+
+CAUSAL = 2.0
+"""Model FLOPs over computed ones at most: attention is counted in full."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -249,13 +253,31 @@ def known_runs(path: Path) -> list[Reference]:
 
     Raises:
         RecipeError: there is no such file.
-        DataError: it cannot be read, or a run in it cannot be predicted.
+        DataError: it cannot be read, or a run in it cannot be predicted, or cannot be.
     """
     rows, refused = questions(read_runs(path))
     judged, more = judge_all(rows)
     for row in (*refused, *more):
         raise DataError("a measured run cannot be used", where=f"{path}, run {row.line}", seen=row.reason)
+    for each in judged:
+        _refuse_impossible(each, path)
     return references(judged)
+
+
+def _refuse_impossible(each: Judged, path: Path) -> None:
+    """Raises DataError for a run that computes more than its device can: tokens of all devices, or a wrong unit.
+
+    Attention is counted in full, of which causal kernels compute half.
+    """
+    run, measured = each.row.timed.run, each.row.measured.tokens_per_s
+    peak = peak_flops_per_s(run.cluster.device, run.workload.precision)
+    if measured is None or not run.model.is_divisible or not peak:
+        return
+    share = measured * model_flops_per_token(run.model, run.workload) / peak
+    if share > CAUSAL:
+        seen = f"{measured:,.0f} tokens/s of a device, {share:.0%} of its peak"
+        where, expected = f"{path}, run {each.row.line}", "tokens of one device"
+        raise DataError("no device computes so much", where=where, seen=seen, expected=expected)
 
 
 def references(judged: Iterable[Judged]) -> list[Reference]:

@@ -12,6 +12,7 @@ from typing import Any
 from trainwright.core.errors import DataError
 from trainwright.core.spelling import unknown
 from trainwright.hardware.catalogue.models import read_model
+from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, stack_names
 from trainwright.planner.evidence.words import READERS, UnknownWord
 from trainwright.spec.convnet import transformer
 from trainwright.spec.model import ModelSpec
@@ -55,13 +56,17 @@ def checked(run: Mapping[str, Any], *, where: str, place: int) -> tuple[dict[str
     """Returns the run as columns of a table, and its model where it names one in place of a shape.
 
     Raises:
-        DataError: an unknown name or word, a shape given twice, or nothing that was measured.
+        DataError: an unknown name, word or software, a shape given twice, or nothing that was measured.
         RecipeError: the model is in no catalogue.
     """
     for name in run:
         if name not in NAMES:
             raise DataError("unknown name", where=where, **unknown(name, NAMES) | {"seen": name})
     values = {name: value for name, value in run.items() if value is not None and value != ""}
+    software = str(values.get("framework", DEFAULT))
+    if find_stack(software) is None:
+        problem = unknown(software, stack_names()) | {"seen": repr(software)}
+        raise DataError("unknown software", where=f"{where}, framework", **problem)
     for name, reader in READERS.items():
         if name not in values:
             continue

@@ -1,11 +1,13 @@
 """Statistics by hand on rows of known error; then the whole table, as a guard."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fixtures.published import RUNS, record
+from trainwright.core.errors import DataError
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.evidence.published_run import Refused, question, questions
 from trainwright.planner.evidence.report import (
@@ -14,6 +16,7 @@ from trainwright.planner.evidence.report import (
     errors,
     judge,
     judge_all,
+    known_runs,
     memory_errors,
     references,
     report,
@@ -237,3 +240,14 @@ def test_fine_tuning_with_pure_states_is_within_the_noise(whole):
     rows = [each for each in whole[0] if each.row.source.startswith("foundation-model-stack")]
     assert len(rows) > 100
     assert memory_errors(rows).median < 0.03
+
+
+def test_tokens_of_all_devices_are_no_measurement_of_one(tmp_path):
+    """Llama 3 8B: 56,000 tokens/s are 2.9e15 FLOP/s, three times what an H100's datasheet has."""
+    run = {"framework": "torchtitan", "model": "llama3-8b", "seq_len": 8192, "gpu": "h100", "n_gpus": 8}
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run | {"dp_shard_or_fsdp": "fsdp_full:8", "tokens_per_s_per_gpu": 7000}))
+    assert len(known_runs(path)) == 1
+    path.write_text(json.dumps(run | {"dp_shard_or_fsdp": "fsdp_full:8", "tokens_per_s_per_gpu": 8 * 7000}))
+    with pytest.raises(DataError, match="no device computes so much .*56,000 tokens/s of a device"):
+        known_runs(path)

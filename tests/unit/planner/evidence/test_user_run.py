@@ -79,10 +79,21 @@ def test_every_column_of_the_published_table_is_known():
         ({"compile": "maybe"}, "compile: unknown value .*expected yes or no"),
         ({"optimizer": "adamww"}, "optimizer: unknown value .*did you mean 'adamw'"),
         ({"tokens_per_s_per_gpu": None}, "nothing was measured .*tokens_per_s_per_gpu"),
+        ({"framework": "torchtitam"}, "framework: unknown software .*did you mean 'torchtitan'"),
         ({"n_layers": 32}, "a model has its shape .*model and n_layers"),
         ({"model": "resnet-50"}, "no model of text"),
     ],
-    ids=["total rate", "long name", "recompute", "yes or no", "optimizer", "unmeasured", "two shapes", "images"],
+    ids=[
+        "total rate",
+        "long name",
+        "recompute",
+        "yes or no",
+        "optimizer",
+        "unmeasured",
+        "software",
+        "two shapes",
+        "images",
+    ],
 )
 def test_what_nothing_would_be_learnt_from_is_refused(changes, message):
     with pytest.raises(DataError, match=message):
