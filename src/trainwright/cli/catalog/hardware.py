@@ -53,6 +53,8 @@ def _list(args: argparse.Namespace, output: Output, prices: PriceList) -> int:
     from trainwright.render.catalog.devices import card_document, show_list
 
     try:
+        if args.min_memory is not None and args.min_memory.strip().isdigit():  # whoever writes 80 means no bytes
+            raise RecipeError("a size needs its unit", seen=repr(args.min_memory), expected="for example 80GiB")
         smallest = parse_bytes(args.min_memory or 0)
     except RecipeError as error:
         raise error.at("--min-memory") from error

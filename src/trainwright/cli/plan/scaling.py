@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 DEFAULT_ON = "8xh100-sxm"
 """The cluster that a budget of dollars is spent on, unless the user names one."""
+LEAST_FLOPS = 1e12
+"""With so many the laws name some tens of thousands of parameters, far below any that they were fitted to."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,6 +77,8 @@ def _scaling(args: argparse.Namespace) -> Scaling:
         laws, title = laws_for(flops=flops), f"{format_usd(dollars)} buy {flops:.3g} FLOPs of training"
     elif args.compute is not None:
         flops = float(count(args.compute, where="--compute"))
+        if flops < LEAST_FLOPS:
+            raise RecipeError("too few operations to train a model", seen=args.compute, expected="1e12 or more")
         laws, title = laws_for(flops=flops), f"{flops:.3g} FLOPs of training"
     else:
         parameters = float(count(args.params, where="--params"))

@@ -31,6 +31,8 @@ def model_of_size(parameters: float) -> ModelSpec:
     Raises:
         RecipeError: no such model, as below a few million, where the vocabulary alone is larger.
     """
+    if parameters > MOST_PARAMETERS:
+        raise RecipeError("no ordinary model has that size", seen=f"{parameters:.3g} parameters")
     # A layer of width 128 L has 12 (128 L)^2 parameters.
     width = (parameters * ASPECT / 12) ** (1 / 3)
     unit = 64 if width < 1024 else 256
@@ -46,6 +48,10 @@ def _of_width(width: int, parameters: float) -> ModelSpec:
     head = 128 if width % 256 == 0 else 64
     layers = max(1, round((parameters - 2 * VOCABULARY * width) / (12 * width**2)))
     return numbers_model(f"layers={layers},width={width},heads={width // head},vocabulary={VOCABULARY}")
+
+
+MOST_PARAMETERS = 1e17
+"""Ten thousand layers, the most that a model may have, have twice as many with a usual ratio of width to depth."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,8 @@ SHOWN = 6
 def show(counted: DryRun, page: Page) -> None:
     """Shows shapes, memory and messages of one rank for all that are like it."""
     layout = counted.parallel
-    page.heading(f"{layout.ranks:,} ranks on {counted.device}: {_axes(counted)}; nothing was started")
+    ranks = "1 rank" if layout.ranks == 1 else f"{layout.ranks:,} ranks"
+    page.heading(f"{ranks} on {counted.device}: {_axes(counted)}; nothing was started")
     page.line(_part(counted))
     page.line("counted: what the step does here; planned: what the plan says; ratio: counted over planned")
     for rank in counted.ranks:

@@ -89,6 +89,10 @@ def test_json_says_the_same(capsys):
         (["show", "h101"], "error: DEVICE: unknown device (seen 'h101'"),
         (["compare", "h100", "h101"], "error: DEVICE: unknown device (seen 'h101'"),
         (["list", "--vendor", "Acorn"], "error: --vendor: unknown vendor (seen 'Acorn'"),
+        (
+            ["list", "--min-memory", "80"],
+            "error: --min-memory: a size needs its unit (seen '80', expected for example 80GiB)",
+        ),
         (["list", "--min-memory", "lots"], "error: --min-memory: cannot read a quantity (seen 'lots'"),
         (["list", "--sort", "beauty"], "error: trainwright hardware list: argument --sort: invalid choice"),
         (["compare"], "error: trainwright hardware compare: the following arguments are required: DEVICE"),
