@@ -25,6 +25,8 @@ FEW_ROWS = 30
 """Published runs on a generation of devices below which its rates are mostly what they were before any was seen."""
 THIN = "generation"
 """The key of the assumption that few or no runs of a kind stand behind an answer."""
+OTHER_PROGRAMS = "other_programs"
+"""The key of that which says that a machine was measured beside other programs."""
 
 
 def of_measured(run: RunSpec) -> Assumption:

@@ -20,6 +20,7 @@ from trainwright.hardware.machine.nvidia import Gpu
 from trainwright.hardware.machine.probes import Probes
 from trainwright.hardware.machine.processor_peak import processor_peak
 from trainwright.hardware.machine.record import Machine
+from trainwright.planner.cost.assumptions import OTHER_PROGRAMS
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.process import COMPILE_BYTES, Process
 from trainwright.planner.rates.catalogue import Catalogue
@@ -149,7 +150,7 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
     if probes.doubtful:
         name, busy = "other programs while measuring", f"{probes.cpu_busy:.0%}"
         text = f"rates may be too low, and the range is wide; measure again on a quiet machine: {DOCTOR}"
-        assumptions.append(_assume(name, busy, "of the processors", "probed", text, key="other_programs"))
+        assumptions.append(_assume(name, busy, "of the processors", "probed", text, key=OTHER_PROGRAMS))
     return Here(
         facts=facts,
         cluster=cluster,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainwright.core.units import format_bytes, format_factor
 from trainwright.hardware.catalogue.accelerators import NEVER_RUN_KEY
-from trainwright.planner.cost.assumptions import THIN
+from trainwright.planner.cost.assumptions import OTHER_PROGRAMS, THIN
 from trainwright.planner.explain.swing import largest
 from trainwright.planner.forecast.switches import OFFLOADED_KEY
 from trainwright.render.page import Page
@@ -69,6 +69,8 @@ def show_first(page: Page, plan: Plan, *, following: str) -> None:
                 page.line(f"{entry.name}: {entry.source}")
             elif entry.key in (NEVER_RUN_KEY, OFFLOADED_KEY):
                 page.line(f"{entry.name}: {entry.value}")
+            elif entry.key == OTHER_PROGRAMS:
+                page.line(f"{entry.name}: {entry.value} {entry.unit}; {entry.source}")
             elif entry.key == THIN:
                 page.line(f"{entry.name}: {entry.value:,.0f}; {entry.source}")
     page.line()

@@ -3,6 +3,7 @@ from dataclasses import replace
 from fixtures.page import WrittenPage
 from trainwright.hardware.catalogue.accelerators import NEVER_RUN, NEVER_RUN_KEY
 from trainwright.hardware.catalogue.models import model
+from trainwright.planner.cost.assumptions import OTHER_PROGRAMS
 from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
@@ -45,3 +46,12 @@ def test_what_nobody_has_run_is_said_on_the_first_screen():
     entries = (*plan.estimate.assumptions, never)
     show_first(page, replace(plan, estimate=replace(plan.estimate, assumptions=entries)), following="")
     assert "training on TPUs: never run on hardware" in page.lines
+
+
+def test_that_other_programs_ran_beside_a_measurement_is_said_on_the_first_screen():
+    """Else a reader sees a wide range, and not what to do about it."""
+    plan, page = planned("4x8xh100-sxm"), WrittenPage()
+    busy = Assumption("other programs", "90%", "of the processors", "probed", "measure again", key=OTHER_PROGRAMS)
+    entries = (*plan.estimate.assumptions, busy)
+    show_first(page, replace(plan, estimate=replace(plan.estimate, assumptions=entries)), following="")
+    assert "other programs: 90% of the processors; measure again" in page.lines
