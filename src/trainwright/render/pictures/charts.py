@@ -80,12 +80,16 @@ class ScalingPoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParetoPoint:
-    """A way to do the run, its cost in dollars or device-hours; ``front``: no other is both faster and cheaper."""
+    """A way to do the run, its cost in dollars or device-hours; ``front``: no other is both faster and cheaper.
+
+    ``unsure``: its memory is so near to the device's that the prediction's error decides.
+    """
 
     name: str
     seconds: float
     cost: float
     front: bool
+    unsure: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,7 +164,7 @@ def pareto(
 ) -> None:
     """Time against dollars (else device-hours): all ways in grey, the front as a line; the key names its points.
 
-    Points that lie too near for a number each share one, such as 3-5.
+    Points that lie too near for a number each share one, such as 3-5. What may not fit is a ring.
 
     Raises:
         RecipeError: ``path`` ends in neither .svg nor .png.
@@ -171,7 +175,10 @@ def pareto(
     near = _within(others, front)
     text = format_usd if in_usd else lambda hours: f"{short(hours)} device-hours"
     key = [
-        textwrap.fill(f"{format_seconds(point.seconds)}, {text(point.cost)}: {point.name}", KEY_CHARACTERS)
+        textwrap.fill(
+            f"{format_seconds(point.seconds)}, {text(point.cost)}: {point.name}{', may not fit' * point.unsure}",
+            KEY_CHARACTERS,
+        )
         for point in front
     ]
     if others:
@@ -183,6 +190,8 @@ def pareto(
         grey: dict[str, Any] = {"linestyle": "", "marker": ".", "color": TONES[7], "alpha": 0.6, "markeredgewidth": 0}
         (dots,) = _ways(axes, near, markersize=5, **grey)
         _ways(axes, front, color=TONES[0], marker="o", markersize=6, drawstyle="steps-post", linewidth=1.6)
+        rings: dict[str, Any] = {"linestyle": "", "marker": "o", "color": TONES[0], "markerfacecolor": "white"}
+        _ways(axes, [point for point in front if point.unsure], markersize=6, **rings)
         _cost_axis(axes, [point.cost for point in (*near, *front)], in_usd=in_usd)
         _limits(axes, deadline_s, budget_usd if in_usd else None)
         _time_axis(axes, [point.seconds for point in (*near, *front)])

@@ -382,9 +382,10 @@ def draw(recommendation: Recommendation, path: Path, *, model_name: str) -> None
         priced = list({(option.device, option.devices): option for option in options}.values())
         costs = [option.seconds * option.devices / 3600 for option in priced]
         front = list(pareto_front([option.seconds for option in priced], costs))
+    names = [f"{option.cluster} {option.source}".strip() for option in priced]
     points = [
-        ParetoPoint(name=f"{option.cluster} {option.source}".strip(), seconds=option.seconds, cost=cost, front=bool(on))
-        for option, cost, on in zip(priced, costs, front, strict=True)
+        ParetoPoint(name=name, seconds=option.seconds, cost=cost, front=bool(on), unsure=option.unsure)
+        for name, option, cost, on in zip(names, priced, costs, front, strict=True)
     ]
     pareto(
         points,

@@ -97,6 +97,14 @@ def test_one_way_is_a_picture_too(tmp_path):
     assert "24 h 00 min, $90k: 64x8xh100-sxm" in texts and "budget" not in texts
 
 
+def test_what_may_not_fit_is_said_of_its_point(tmp_path):
+    points = [
+        ParetoPoint(name=name, seconds=86400.0, cost=9e4, front=True, unsure=name == "l4") for name in ("l4", "t4")
+    ]
+    texts = texts_of(lambda path: pictures.pareto(points, path), tmp_path)
+    assert "24 h 00 min, $90k: l4, may not fit" in texts and "24 h 00 min, $90k: t4" in texts
+
+
 def test_scatter_says_the_median_error_and_gathers_small_sources(tmp_path):
     points = [ScatterPoint(source=f"s{i}", measured=100.0 * 2**i, predicted=110.0 * 2**i) for i in range(12)]
     texts = texts_of(lambda path: pictures.scatter([*points, points[0]], path, unit="GiB"), tmp_path)
