@@ -13,11 +13,10 @@ from trainwright.core.spelling import did_you_mean, unknown
 from trainwright.core.units import parse_count
 from trainwright.hardware.catalogue.nodes import HERE, names_here
 from trainwright.planner.cost.scaling_laws import critical_batch_tokens
-from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import AXES, WORDS, mesh, parse_layout
 from trainwright.planner.plan.question import Question, filled
 from trainwright.planner.plan.scenario import scenario_of
-from trainwright.planner.plan.shares import IDLE
 from trainwright.spec.device import PriceKind
 from trainwright.spec.plan import Interval
 from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, States
@@ -215,11 +214,11 @@ def _least_batch(question: Question, first: int) -> int:
 
 def _point(value: str, question: Question, series: Series | None = None) -> Point:
     try:
-        plan = plan_run(scenario_of(question))
+        made = planned(scenario_of(question))
     except RecipeError as error:
         return Point(value=value, series=series, reason=f"{error.what} ({error.seen})" if error.seen else error.what)
+    plan, step = made.plan, made.choice.forecast.step
     estimate = plan.estimate
-    idle_s = sum(share.seconds for share in estimate.shares if share.name == IDLE)
     return Point(
         value=value,
         series=series,
@@ -231,8 +230,8 @@ def _point(value: str, question: Question, series: Series | None = None) -> Poin
         tokens_per_s=estimate.tokens_per_s,
         batch_tokens=plan.workload.batch_tokens,
         mfu=estimate.mfu,
-        exposed_s=estimate.phases.communicate - idle_s,
-        idle_s=idle_s,
+        exposed_s=float(step.communicate[0]),
+        idle_s=float(step.idle[0]),
         phases=estimate.phases.as_dict(),
         seconds=estimate.seconds,
         usd=estimate.usd,
