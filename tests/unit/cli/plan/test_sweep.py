@@ -41,3 +41,10 @@ def test_sweeps_are_drawn(axis, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     assert cli.main([*ASKED, "--sweep", axis, "--draw", str(tmp_path / "s.png")]) == 0
     assert (tmp_path / "s.png").stat().st_size
+
+
+def test_what_varies_cannot_be_fixed_too(capsys):
+    asked = ["plan", "--model", "llama3-8b", "--on", "8xh100-sxm", "--sweep", "tp=1,2"]
+    assert cli.main([*asked, "--layout", "tp=4,pp=1"]) == 2
+    assert "--sweep tp: what varies cannot be fixed too" in capsys.readouterr().err
+    assert cli.main([*asked, "--layout", "pp=1"]) == 0
