@@ -386,7 +386,7 @@ def _tried(variant: _Variant, run: RunSpec, known: _Known) -> Change | None:
     if best is None:
         return None
     slowdown = float(best.step_s[0]) * cluster.devices / workload.step_tokens / known.unit
-    slowdown = max(slowdown, moved_slowdown(best) if variant.moves else 0.0)  # what none measured is not called faster
+    slowdown = moved_slowdown(best) if variant.moves and slowdown < 1 else slowdown  # none measured that it is faster
     (found,) = ranked(best, cluster.device)
     return Change(
         name=variant.name,

@@ -19,7 +19,6 @@ from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.summary import ResultWeights
 from trainwright.spec.workload import (
-    OWN_OPTIMIZERS,
     AttentionKernel,
     KernelChoice,
     MomentDtype,
@@ -29,7 +28,7 @@ from trainwright.spec.workload import (
     UpdateKernel,
 )
 
-OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in OWN_OPTIMIZERS}
+OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
 OPTIMIZER = Extension("optimizer", OPTIMIZERS, Called(arguments=("network", "section")))
 SCHEDULES: Mapping[str, str] = {
     name: f"trainwright.stages.train.schedule:{name}" for name in ("cosine", "linear", "wsd", "constant")
