@@ -11,6 +11,8 @@ from trainwright.render.planned_recipe import recipe_of
 from trainwright.render.trained_here import is_built_here, is_trained_here
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.model import ModelSection
+from trainwright.spec.sections.train import OPTIMIZERS
+from trainwright.spec.workload import OWN_OPTIMIZERS
 
 CASES = ({}, {"method": "lora"}, {"states": "pure"}, {"optimizer": "muon"}, {"optimizer": "adafactor"})
 
@@ -29,3 +31,7 @@ def test_every_shape_that_is_built_here_is_a_sections():
         names = ("family", "layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "context_tokens", "tied")
         keys = {name: getattr(each, name) for name in (*names, "rope_theta", "norm_epsilon")}
         assert ModelSection(**keys).spec(vocabulary=each.vocabulary) == each
+
+
+def test_its_optimizers_are_those_of_the_recipe():
+    assert set(OWN_OPTIMIZERS) == set(OPTIMIZERS)
