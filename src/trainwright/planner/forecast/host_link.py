@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from trainwright.planner.counts.layouts import Layouts, Numbers
@@ -17,6 +19,8 @@ UNMEASURED = 0.3
 """Deviation of the logarithm of a step's time that offload adds to a run's own: no run of the published tables offloads
 weights or states at a stated rate, none on a GPU its activations, and as much is taken of devices that no run is on
 (catalog/efficiency.toml, ``doubt.generation``)."""
+UNUSUAL = math.exp(UNMEASURED)
+"""By how much offloads and more devices have to be faster than what people change first: one such deviation."""
 
 
 def doubt(run: RunSpec, layouts: Layouts) -> float:

@@ -19,6 +19,8 @@ ASPECT = 128
 """Width over layers, as Llama has it; near the best of a broad optimum (Kaplan et al., 2020, section 3.1)."""
 VOCABULARY = 32_000
 TOLERANCE = 0.05
+MOST_PARAMETERS = 1e17
+"""Ten thousand layers, the most that a model may have, have twice as many with a usual ratio of width to depth."""
 ROUNDS, NEAR = 8, 0.005
 """Of the fixed point between a budget's model and how fast that model trains: how many at most, and when to stop."""
 Asking = Callable[[ModelSpec, int], Question]
@@ -48,10 +50,6 @@ def _of_width(width: int, parameters: float) -> ModelSpec:
     head = 128 if width % 256 == 0 else 64
     layers = max(1, round((parameters - 2 * VOCABULARY * width) / (12 * width**2)))
     return numbers_model(f"layers={layers},width={width},heads={width // head},vocabulary={VOCABULARY}")
-
-
-MOST_PARAMETERS = 1e17
-"""Ten thousand layers, the most that a model may have, have twice as many with a usual ratio of width to depth."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,6 +23,7 @@ from trainwright.planner.counts.images import batch_text
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import RECOMPUTES, FixedLayout
 from trainwright.planner.forecast.forecast import moved_slowdown, step_s
+from trainwright.planner.forecast.host_link import UNUSUAL
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
@@ -38,8 +39,6 @@ SLOW = 10.0
 """Times as long as the run would take with memory enough, beyond which several changes are tried together, too."""
 MOST_TOGETHER, BETTER = 5, 4.0
 """Changes of several things at once that are named, the least slowdown first, and up to so many times that."""
-UNUSUAL = 1.35
-"""By how much offloads and more devices have to be faster than what people do: a deviation of an unmeasured offload."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,10 +8,11 @@ from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
 from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.pipeline.question_fields import read_fields
+from trainwright.planner.forecast.host_link import UNUSUAL
 from trainwright.planner.plan.cluster import plan_run, planned, with_ways
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
-from trainwright.planner.search.changes import UNUSUAL, changes, larger
+from trainwright.planner.search.changes import changes, larger
 from trainwright.planner.search.layouts import best_layouts
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
