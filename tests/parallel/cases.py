@@ -218,6 +218,12 @@ PADDED = (
 )
 """Products of the head with rows of zeros beside an odd vocabulary."""
 
+HEAD_BIASES = (
+    case({"tp": 2}, {"documents": True, "ragged": True, "pad_vocabulary": 16}, vocabulary=321, head_bias=True),
+    case({"pp": 2, "dp_shard": 2}, {"ragged": True}, layers=4, tied=True, head_bias=True),
+)
+"""A bias of the language head: cut with its rows, and on the last stage alone where the head is the embedding."""
+
 FLEX: dict[str, object] = {"documents": True, "ragged": True, "attention": "flex"}
 BLOCKED = (
     case({"dp_shard": 2}, FLEX | {"micro_batch": 2}),
@@ -231,4 +237,4 @@ BLOCKED = (
 """Attention by flex_attention, as torch computes it where there is no kernel; one process has torch's fused one."""
 
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
-CASES += CONTEXTS + COMPOSED + UNEQUAL + HALVES + HALF_SUMS + PADDED + BLOCKED
+CASES += CONTEXTS + COMPOSED + UNEQUAL + HALVES + HALF_SUMS + PADDED + HEAD_BIASES + BLOCKED

@@ -38,7 +38,6 @@ INIT_STD = 0.02
 _BUILT: Mapping[str, tuple[object, ...]] = {
     "kind": ("decoder",),
     "positions": ("rope", "learned"),
-    "head_bias": (False,),
     "norms_per_block": (2,),
     "embedding_norm": (False,),
     "final_norm": (True,),
@@ -134,11 +133,18 @@ class Decoder(Network):
         self.norm = make_norm(spec)
         shares_embedding = spec.tied and not spec.classes
         self.head = None if shares_embedding else Linear(spec.width, spec.classes or spec.vocabulary, bias=False)
+        has_bias = spec.head_bias and not spec.classes
+        self.head_bias = nn.Parameter(torch.empty(spec.vocabulary)) if has_bias else None
 
     @property
     def head_weight(self) -> Float[Tensor, "outputs width"]:
         """Returns the head's matrix; the embedding itself where they are tied."""
         return self.embedding if self.head is None else self.head.weight
+
+    @property
+    def logit_bias(self) -> Float[Tensor, " outputs"] | None:
+        """Returns the bias of the language head, where it has one."""
+        return self.head_bias
 
     def matrices(self) -> dict[str, nn.Parameter]:
         """Returns the blocks' matrices by name."""

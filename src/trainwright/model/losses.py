@@ -8,7 +8,7 @@ Shape legend: ``tokens`` (positions with or without a target), ``width``, ``voca
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -27,11 +27,28 @@ IGNORE = -100
 
 HALF = "trainwright.model.precision.half:add_gradients"
 
-Gradients = tuple[Tensor, Tensor]
-"""Of a chunk's hidden states, and of the whole head."""
-ChunkLoss = Callable[[Tensor, Tensor, Tensor, Gradients | None, int], Tensor]
-"""Takes hidden states, the head, targets, where gradients go, and how many rows of the head are entries: those after
-them are zeros without a logit; returns the summed loss of a chunk."""
+Gradients = tuple[Tensor, Tensor, Tensor | None]
+"""Of a chunk's hidden states, of the whole head, and of its bias where it has one."""
+
+
+class Head(NamedTuple):
+    """The output matrix in the dtype of products, and a bias or None.
+
+    Of its rows the first ``entries`` are entries: those after them are zeros without a logit.
+    """
+
+    weight: Float[Tensor, "rows width"]
+    entries: int
+    bias: Float[Tensor, " entries"] | None = None
+
+    def logits(self, part: Float[Tensor, "tokens width"]) -> Float[Tensor, "tokens entries"]:
+        """Returns logits in fp32, or in fp64 where the caller checks gradients in fp64."""
+        logits = F.linear(part, self.weight)[:, : self.entries].to(torch.promote_types(part.dtype, torch.float32))
+        return logits if self.bias is None else logits + self.bias
+
+
+ChunkLoss = Callable[[Tensor, Head, Tensor, Gradients | None], Tensor]
+"""Takes hidden states, the head, targets, and where gradients go; returns the summed loss of a chunk."""
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -46,33 +63,36 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
+        bias: Tensor | None,
         targets: Tensor,
         with_grad: bool,
         size: int,
         chunk_loss: ChunkLoss,
         multiple: int,
     ) -> Float[Tensor, ""]:
-        head, entries = filled_up(weight, 0, multiple, hidden.dtype), weight.shape[0]
+        head = Head(filled_up(weight, 0, multiple, hidden.dtype), weight.shape[0], bias)
         # Sums are fp32, and fp64 where the caller checks gradients in fp64.
         exact = torch.promote_types(hidden.dtype, torch.float32)
         total = hidden.new_zeros((), dtype=exact)
         grad_hidden = torch.empty_like(hidden) if with_grad else None
         grad_weight = torch.zeros_like(weight, dtype=exact) if with_grad else None
+        grad_bias = torch.zeros_like(bias, dtype=exact) if with_grad and bias is not None else None
         for start in range(0, hidden.shape[0], size):
             rows = slice(start, start + size)
-            grads = None if grad_hidden is None or grad_weight is None else (grad_hidden[rows], grad_weight)
-            total += chunk_loss(hidden[rows], head, targets[rows], grads, entries)
-        ctx.save_for_backward(grad_hidden, grad_weight)
+            grads = None if grad_hidden is None or grad_weight is None else (grad_hidden[rows], grad_weight, grad_bias)
+            total += chunk_loss(hidden[rows], head, targets[rows], grads)
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         return total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None, None]:
-        grad_hidden, grad_weight = ctx.saved_tensors
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
         scale, none = grads[0], (None, None, None, None, None)
+        of_bias = None if grad_bias is None else grad_bias * scale
         if _keeps_graph():  # a pipeline's split backward pass comes here twice
-            return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, *none
+            return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, of_bias, *none
         # In place, for the head's gradient is as large as the head.
-        return grad_hidden.mul_(scale.to(grad_hidden.dtype)), grad_weight.mul_(scale), *none
+        return grad_hidden.mul_(scale.to(grad_hidden.dtype)), grad_weight.mul_(scale), of_bias, *none
 
 
 def _keeps_graph() -> bool:
@@ -92,31 +112,32 @@ def filled_up(matrix: Tensor, dim: int, multiple: int, dtype: torch.dtype) -> Te
     return wide
 
 
-def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: Gradients | None, entries: int) -> Tensor:
+def _chunk_loss(part: Tensor, head: Head, target: Tensor, grads: Gradients | None) -> Tensor:
     """Summed loss of one chunk; its gradients go into ``grads``: written to the first, added to the second.
 
     A function of its own, so that a chunk's logits are gone before the next chunk's are made.
     """
-    exact = torch.promote_types(part.dtype, torch.float32)
-    log_probabilities = F.log_softmax(F.linear(part, head)[:, :entries].to(exact), dim=-1)
+    log_probabilities = F.log_softmax(head.logits(part), dim=-1)
     loss = F.nll_loss(log_probabilities, target, ignore_index=IGNORE, reduction="sum")
     if grads is None:
         return loss
     index = target.clamp_min(0).unsqueeze(1)
     grad = log_probabilities.exp_()
     grad = grad.scatter_add_(1, index, -torch.ones_like(index, dtype=grad.dtype))
-    add_gradients(grad, part, head, target, grads)
+    add_gradients(grad, part, head.weight, target, grads)
     return loss
 
 
 def add_gradients(grad: Tensor, part: Tensor, head: Tensor, target: Tensor, grads: Gradients) -> None:
     """Leaves in ``grads`` what a chunk's gradient of logits, for fp16 in fp32, means for hidden states and head."""
-    grad_part, grad_weight = grads
+    grad_part, grad_weight, grad_bias = grads
+    if grad_bias is not None:
+        grad_bias += (grad * (target != IGNORE).unsqueeze(1)).sum(dim=0)
     half = part.dtype is torch.float16
     grad = filled_up(grad, 1, head.shape[0], grad.dtype if half else part.dtype)
     counts = (target != IGNORE).unsqueeze(1).to(part.dtype)
     if half:
-        load(HALF, kind="precision")(grad, part * counts, head, counts, grads)
+        load(HALF, kind="precision")(grad, part * counts, head, counts, (grad_part, grad_weight))
         return
     # Targets that do not count are zeroed on the narrow side of each product.
     torch.mul(grad @ head, counts, out=grad_part)
@@ -128,6 +149,7 @@ def linear_cross_entropy(
     weight: Float[Tensor, "vocabulary width"],
     targets: Int[Tensor, " tokens"],
     *,
+    bias: Float[Tensor, " vocabulary"] | None = None,
     chunk: LossChunk = "auto",
     entries: int | None = None,
     chunk_loss: ChunkLoss = _chunk_loss,
@@ -139,23 +161,29 @@ def linear_cross_entropy(
         hidden: normalised hidden states.
         weight: the output matrix.
         targets: next tokens; ``IGNORE`` counts for nothing.
+        bias: added to logits; None: nothing is.
         chunk: tokens whose logits are made at a time.
         entries: of the vocabulary, for which ``auto`` chooses the chunk; None: the rows of ``weight``.
         chunk_loss: computes a chunk, where the head's rows lie on several ranks.
         multiple: the head has so many rows in products, or twice, three times as many; what is beyond is zeros.
     """
-    with_grad = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
+    trained = hidden.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    with_grad = torch.is_grad_enabled() and trained
     size = loss_rows(chunk, tokens=hidden.shape[0], vocabulary=entries or weight.shape[0])
-    total = _LinearCrossEntropy.apply(hidden, weight, targets, with_grad, size, chunk_loss, multiple)
+    total = _LinearCrossEntropy.apply(hidden, weight, bias, targets, with_grad, size, chunk_loss, multiple)
     return total, (targets != IGNORE).sum()
 
 
 def token_cross_entropy(
-    hidden: Float[Tensor, "tokens width"], weight: Float[Tensor, "vocabulary width"], targets: Int[Tensor, " tokens"]
+    hidden: Float[Tensor, "tokens width"],
+    weight: Float[Tensor, "vocabulary width"],
+    targets: Int[Tensor, " tokens"],
+    bias: Float[Tensor, " vocabulary"] | None = None,
 ) -> Float[Tensor, " tokens"]:
     """Cross-entropy of each token; logits are made a chunk at a time, as in training, and never all at once."""
     head = weight.to(hidden.dtype)
+    more = 0.0 if bias is None else bias.float()
     pieces = zip(*(values.split(chunk_tokens(weight.shape[0])) for values in (hidden, targets)), strict=True)
     return torch.cat(
-        [F.cross_entropy(F.linear(h, head).float(), t, ignore_index=IGNORE, reduction="none") for h, t in pieces]
+        [F.cross_entropy(F.linear(h, head).float() + more, t, ignore_index=IGNORE, reduction="none") for h, t in pieces]
     )

@@ -70,6 +70,11 @@ class Network(nn.Module, ABC):
     def head_weight(self) -> Float[Tensor, "outputs width"]:
         """Returns the head's matrix; the embedding itself where they are tied."""
 
+    @property
+    def logit_bias(self) -> Float[Tensor, " outputs"] | None:
+        """Returns what is added to the head's outputs; None where nothing is."""
+        return None
+
     @abstractmethod
     def matrices(self) -> Mapping[str, nn.Parameter]:
         """Returns by name the matrices between embedding and head: what Muon orthogonalises."""
@@ -110,18 +115,21 @@ class Network(nn.Module, ABC):
 
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch outputs"]:
         """Returns the head's outputs in fp32, unnormalised."""
-        return nn.functional.linear(hidden, self.head_weight.to(hidden.dtype)).float()
+        logits = nn.functional.linear(hidden, self.head_weight.to(hidden.dtype)).float()
+        return logits if self.logit_bias is None else logits + self.logit_bias.float()
 
     def head_loss(self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]) -> Loss:
         """Returns the summed cross-entropy of the head's outputs in nats, and how many targets count."""
         chunk, multiple = self.kernels.loss_chunk_tokens, self.kernels.pad_vocabulary
-        return linear_cross_entropy(hidden, self.head_weight, targets, chunk=chunk, multiple=multiple)
+        return linear_cross_entropy(
+            hidden, self.head_weight, targets, bias=self.logit_bias, chunk=chunk, multiple=multiple
+        )
 
     def token_losses(
         self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]
     ) -> Float[Tensor, " rows"]:
         """Returns the cross-entropy of each target in nats, 0 where it does not count."""
-        return token_cross_entropy(hidden, self.head_weight, targets)
+        return token_cross_entropy(hidden, self.head_weight, targets, self.logit_bias)
 
     def stream_tokens(self, tokens: int) -> int:
         """Returns how many tokens of a sequence this rank's stages of a pipeline hand on."""

@@ -57,7 +57,7 @@ PLANNED_FAMILIES: tuple[str, ...] = (
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 
 
-HEAD_FIELDS = ("classes", "labels", "language_head")
+HEAD_FIELDS = ("classes", "labels", "language_head", "head_bias")
 """Fields of ``ModelSpec`` that describe the head alone."""
 
 MOST_LAYERS = 10_000  # The deepest transformer that was trained has 1,000 (DeepNet, arXiv 2203.00555).

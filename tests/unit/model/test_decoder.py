@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from trainwright.model.decoder import INIT_STD, Decoder
 from trainwright.planner.counts.parameters import total_parameters
@@ -54,6 +55,21 @@ def test_tying_shares_the_matrix_and_its_gradient(tiny):
     assert tied.head_weight is tied.embedding
     assert "head.weight" not in dict(tied.named_parameters())
     assert tiny.decoder(tied=False).head_weight is not tiny.decoder(tied=False).embedding
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_bias_of_the_head_is_added_to_logits_and_is_in_the_loss(tiny, tied):
+    model, plain = (tiny.decoder(tied=tied, head_bias=each) for each in (True, False))
+    plain.load_state_dict({name: weight for name, weight in model.state_dict().items() if name != "head_bias"})
+    hidden = plain(TOKENS)
+    logits = plain.logits(hidden) + model.head_bias
+    torch.testing.assert_close(model.logits(model(TOKENS)), logits)
+    expected = F.cross_entropy(logits.flatten(0, 1), TOKENS.flatten(), reduction="none")
+    rows, targets = hidden.flatten(0, 1), TOKENS.flatten()
+    torch.testing.assert_close(model.token_losses(rows, targets), expected)
+    torch.testing.assert_close(model.head_loss(rows, targets)[0], expected.sum())
+    assert total_parameters(model.spec) == sum(parameter.numel() for parameter in model.parameters())
+    assert not hasattr(tiny.decoder(head_bias=True, classes=3).head_bias, "shape"), "classes have none"
 
 
 @pytest.mark.parametrize("tied", [True, False])

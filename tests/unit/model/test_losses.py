@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainwright.model.losses import IGNORE, linear_cross_entropy
+from trainwright.model.losses import IGNORE, linear_cross_entropy, token_cross_entropy
 from trainwright.planner.counts.pieces import LOGITS_CHUNK_BYTES, LOGITS_CHUNK_MIN_TOKENS, chunk_tokens
 
 
@@ -31,6 +31,25 @@ def test_value_and_gradients_are_torchs(chunk):
     for mine, theirs in zip(ours, (hidden.grad, weight.grad), strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
     assert int(count) == int((targets != IGNORE).sum())
+
+
+@pytest.mark.parametrize("multiple", [1, 64])
+def test_with_a_bias_value_and_gradients_are_torchs(multiple):
+    hidden, weight, targets = inputs()
+    bias = torch.randn(50, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    found = []
+    for reference in (False, True):
+        if reference:
+            total = F.cross_entropy(F.linear(hidden, weight, bias), targets, ignore_index=IGNORE, reduction="sum")
+        else:
+            total, _ = linear_cross_entropy(hidden, weight, targets, bias=bias, chunk=64, multiple=multiple)
+        (total * 0.37).backward()
+        found.append((total.detach(), hidden.grad, weight.grad, bias.grad))
+        hidden.grad = weight.grad = bias.grad = None
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
+    each = token_cross_entropy(hidden, weight, targets, bias)
+    torch.testing.assert_close(each.sum().detach(), found[1][0])
 
 
 @pytest.mark.parametrize("multiple", [64, 7])

@@ -79,4 +79,4 @@ def keep_stages(network: Network, mesh: Mesh) -> None:
         network.positions = None
     if not ends:
         del network.norm
-        network.head = None
+        network.head = network.head_bias = None

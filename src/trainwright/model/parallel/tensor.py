@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -82,19 +83,17 @@ class TensorDecoder(Decoder):
             chunk=self.kernels.loss_chunk_tokens,
             entries=max(map(len, self.entries)),
             multiple=self.kernels.pad_vocabulary,
+            bias=self.head_bias,
         )
 
     def token_losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Returns the cross-entropy of each target, 0 where it does not count."""
         if self.spec.classes:
             return super().token_losses(hidden, targets)
-        head, group, rows = (
-            self.head_weight.to(hidden.dtype),
-            self.ranks.group,
-            chunk_tokens(max(map(len, self.entries))),
-        )
+        head, rows = self.head_weight.to(hidden.dtype), chunk_tokens(max(map(len, self.entries)))
+        losses = partial(vocabulary.token_losses, first=self.first, group=self.ranks.group, bias=self.head_bias)
         pieces = zip(hidden.split(rows), targets.split(rows), strict=True)
-        return torch.cat([vocabulary.token_losses(h, head, t, first=self.first, group=group) for h, t in pieces])
+        return torch.cat([losses(h, head, t) for h, t in pieces])
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns the logits of the classes.
@@ -199,7 +198,7 @@ def _parts(network: Decoder, ranks: Ranks) -> dict[str, Part]:
             parts[name] = 0, *by_outputs[layer]
         elif layer in by_inputs and last == "weight":
             parts[name] = 1, by_inputs[layer], False
-        elif name == "embedding" or (name == "head.weight" and not spec.classes):
+        elif name in ("embedding", "head_bias") or (name == "head.weight" and not spec.classes):
             parts[name] = 0, entries, False
         elif name != "head.weight" and ranks.by_tokens:
             # Of norms, of what is added once and of positions each rank sees its own tokens.

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from trainwright.model.losses import IGNORE, Gradients, add_gradients, linear_cross_entropy
+from trainwright.model.losses import IGNORE, Gradients, Head, add_gradients, linear_cross_entropy
 from trainwright.model.losses import Loss as SumAndWeight
 from trainwright.runtime.collectives import added
 from trainwright.spec.workload import LossChunk
@@ -45,6 +45,7 @@ def head_loss(
     chunk: LossChunk,
     entries: int,
     multiple: int = 1,
+    bias: Float[Tensor, " entries"] | None = None,
 ) -> SumAndWeight:
     """Summed cross-entropy over the whole vocabulary, the same on all ranks, and the number of targets that count.
 
@@ -59,10 +60,11 @@ def head_loss(
         chunk: tokens whose logits are made at a time.
         entries: rows of the rank that has most.
         multiple: as for ``linear_cross_entropy``.
+        bias: of the rows here; None: nothing is added.
     """
     one = partial(_chunk_loss, first=first, group=group)
     return linear_cross_entropy(
-        hidden, weight, targets, chunk=chunk, entries=entries, chunk_loss=one, multiple=multiple
+        hidden, weight, targets, bias=bias, chunk=chunk, entries=entries, chunk_loss=one, multiple=multiple
     )
 
 
@@ -73,11 +75,10 @@ def token_losses(
     *,
     first: int,
     group: str,
+    bias: Float[Tensor, " entries"] | None = None,
 ) -> Float[Tensor, " rows"]:
     """Returns the cross-entropy of each row, 0 where its target does not count."""
-    logits = F.linear(hidden, head)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    losses, *_ = _losses(logits, targets, first, group)
+    losses, *_ = _losses(Head(head, head.shape[0], bias).logits(hidden), targets, first, group)
     return losses
 
 
@@ -96,14 +97,12 @@ def _losses(logits: Tensor, target: Tensor, first: int, group: str) -> tuple[Ten
     return losses, exponentials, total, (index, mine)
 
 
-def _chunk_loss(
-    part: Tensor, head: Tensor, target: Tensor, grads: Gradients | None, entries: int, *, first: int, group: str
-) -> Tensor:
+def _chunk_loss(part: Tensor, head: Head, target: Tensor, grads: Gradients | None, *, first: int, group: str) -> Tensor:
     """As the loss of one process: summed loss of a chunk, its gradients into ``grads``."""
     exact = torch.promote_types(part.dtype, torch.float32)
-    losses, grad, total, (index, mine) = _losses(F.linear(part, head)[:, :entries].to(exact), target, first, group)
+    losses, grad, total, (index, mine) = _losses(head.logits(part), target, first, group)
     if grads is not None:
         grad /= total.unsqueeze(1)
         grad.scatter_add_(1, index.unsqueeze(1), -mine.to(exact).unsqueeze(1))
-        add_gradients(grad, part, head, target, grads)
+        add_gradients(grad, part, head.weight, target, grads)
     return losses.sum()

@@ -43,8 +43,9 @@ def begin_with(network: Network, recipe: Recipe, tokenizer: Path, base: Path) ->
 
 def _take_body(network: Network, base: Network) -> str | None:
     """Copies all weights of the base but its head's; returns what the network's own head is for, if it has one."""
-    weights: dict[str, Tensor] = dict(base.named_parameters())
+    weights: dict[str, Tensor] = {name: each for name, each in base.named_parameters() if each is not base.logit_bias}
     weights.pop(base.head_name() or "", None)
+    weights |= {name: each.detach() for name, each in network.named_parameters() if each is network.logit_bias}
     head = network.head_name()
     if head is not None:
         weights[head] = network.head_weight.detach()
