@@ -26,7 +26,7 @@ from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.faults.gate import Gate
 from trainwright.runtime.norms import local
 from trainwright.runtime.timing.clock import PhaseClock
-from trainwright.spec.model import Dropout
+from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.train import AdamWSection, LossScaleSection, MuonSection, OptimizerSection
 from trainwright.spec.workload import KernelChoice

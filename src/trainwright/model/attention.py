@@ -6,6 +6,7 @@ Shape legend: ``batch``, ``seq`` (query tokens), ``keys`` (tokens attended to), 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from trainwright.model.layers import Linear
+from trainwright.model.layers import Linear, make_norm
+from trainwright.model.parts.rotary import Rotary, rotate
 from trainwright.planner.counts.pieces import makes_scores
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import AttentionKernel
@@ -31,35 +33,6 @@ MaskedKernel = Callable[[Queries, Keys, Keys], Queries]
 """Attention that was told once, for all layers of a pass, what each token may see (``model.kernels``)."""
 Context = Callable[..., Queries]
 """What stands for ``attend`` where other ranks have other tokens: ``attend`` of ``model.parallel.context``."""
-Rotary = tuple[Float[Tensor, "#batch 1 seq half"], Float[Tensor, "#batch 1 seq half"]]
-
-
-class RotaryTable(nn.Module):
-    """Cosines and sines of rotary positions (Su et al., 2021) in the half-split layout of Llama.
-
-    The table is a function of the spec alone and belongs to no checkpoint.
-    """
-
-    cosines: Tensor
-    sines: Tensor
-
-    def __init__(self, spec: ModelSpec) -> None:
-        super().__init__()
-        half = torch.arange(0, spec.head_size, 2, dtype=torch.float64) / spec.head_size
-        angles = torch.outer(torch.arange(spec.context_tokens, dtype=torch.float64), spec.rope_theta**-half)
-        self.register_buffer("cosines", angles.cos().float(), persistent=False)
-        self.register_buffer("sines", angles.sin().float(), persistent=False)
-
-    def forward(self, positions: Int[Tensor, "#batch seq"], dtype: torch.dtype) -> Rotary:
-        """Cosines and sines of these positions, one for each pair of a head."""
-        return self.cosines[positions].to(dtype).unsqueeze(1), self.sines[positions].to(dtype).unsqueeze(1)
-
-
-def rotate(x: Float[Tensor, "batch n seq head"], rotary: Rotary) -> Float[Tensor, "batch n seq head"]:
-    """Turn each pair (x[i], x[i + head/2]) by its position's angle."""
-    cosines, sines = rotary
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)
 
 
 class Attention(nn.Module):
@@ -70,10 +43,18 @@ class Attention(nn.Module):
         self.layer = layer
         self.kernel: AttentionKernel = "auto"
         self.head_size = spec.head_size
-        self.query = Linear(spec.width, spec.heads * spec.head_size, bias=spec.bias)
-        self.key = Linear(spec.width, spec.kv_heads * spec.head_size, bias=spec.bias)
-        self.value = Linear(spec.width, spec.kv_heads * spec.head_size, bias=spec.bias)
-        self.out = Linear(spec.heads * spec.head_size, spec.width, bias=spec.bias)
+        bias = spec.bias if spec.qkv_bias is None else spec.qkv_bias
+        self.query = Linear(spec.width, spec.heads * spec.head_size, bias=bias)
+        self.key = Linear(spec.width, spec.kv_heads * spec.head_size, bias=bias)
+        self.value = Linear(spec.width, spec.kv_heads * spec.head_size, bias=bias)
+        bias = spec.bias if spec.output_bias is None else spec.output_bias
+        self.out = Linear(spec.heads * spec.head_size, spec.width, bias=bias)
+        self.query_norm = make_norm(spec, spec.head_size) if spec.qk_norm else None
+        self.key_norm = make_norm(spec, spec.head_size) if spec.qk_norm else None
+        # Kernels multiply scores by head_size^-0.5 themselves.
+        scale = spec.scales.attention
+        self.query_scale = None if scale is None else scale * math.sqrt(spec.head_size)
+        self.score_cap = spec.score_cap
 
     def forward(
         self,
@@ -91,14 +72,19 @@ class Attention(nn.Module):
         query = self.query(x).unflatten(-1, heads).transpose(1, 2)
         key = self.key(x).unflatten(-1, heads).transpose(1, 2)
         value = self.value(x).unflatten(-1, heads).transpose(1, 2)
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
+        if self.query_scale is not None:
+            query = query * self.query_scale
         if rotary is not None:
             query, key = rotate(query, rotary), rotate(key, rotary)
         if cache is not None:
             key, value = cache.append(self.layer, key, value)
         if context is not None:
-            mixed = context(query, key, value, self.kernel, draw=draw, layer=self.layer)
+            mixed = context(query, key, value, self.kernel, draw=draw, layer=self.layer, cap=self.score_cap)
         else:
-            mixed = attend(query, key, value, mask, self.kernel, mix=None if draw is None else draw.mix(self.layer))
+            mix = None if draw is None else draw.mix(self.layer)
+            mixed = attend(query, key, value, mask, self.kernel, mix=mix, cap=self.score_cap)
         result = self.out(mixed.transpose(1, 2).flatten(2))
         return result if draw is None else draw.attention_output(result, self.layer)
 
@@ -111,10 +97,12 @@ def attend(
     kernel: AttentionKernel = "auto",
     *,
     mix: Mix | None = None,
+    cap: float | None = None,
 ) -> Queries:
     """Softmax attention; without a mask, queries are the newest tokens and stand in causal order.
 
-    ``mix`` takes the place of the product of weights and values; the weights are made whole for it.
+    ``mix`` takes the place of the product of weights and values; the weights are made whole for it, and so are they
+    where ``cap`` bounds scores softly.
 
     Left to itself, training on a CPU with short sequences makes the whole score matrix: there batched products are 1.2
     to 1.3 times as fast as torch's fused kernel in bf16 (``benchmarks/kernels.py``). Elsewhere it is torch's own
@@ -125,7 +113,7 @@ def attend(
     seq, keys = query.shape[-2], key.shape[-2]
     grouped = key.shape[1] != query.shape[1]
     whole = makes_scores(kernel, device_kind=query.device.type, sequence_tokens=keys)
-    if mix is None and not (whole and torch.is_grad_enabled()):
+    if mix is None and cap is None and not (whole and torch.is_grad_enabled()):
         # A lone query is the newest token and sees every key.
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, is_causal=mask is None and seq > 1, enable_gqa=grouped
@@ -134,18 +122,51 @@ def attend(
         key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
     if mask is None:
         mask = torch.full((seq, keys), float("-inf"), dtype=query.dtype, device=query.device).triu(keys - seq + 1)
-    scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-2, -1)) + mask
+    scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-2, -1))
+    scores = (scores if cap is None else cap * torch.tanh(scores / cap)) + mask
     return (mix or torch.matmul)(torch.softmax(scores, dim=-1), value)
 
 
-def document_mask(documents: Int[Tensor, "batch keys"], dtype: torch.dtype, *, first: int = 0) -> Mask:
+def document_mask(
+    documents: Int[Tensor, "batch keys"], dtype: torch.dtype, *, first: int = 0, window: int | None = None
+) -> Mask:
     """0 where a token may look, at itself and earlier tokens of its own document, -inf elsewhere; for all layers.
 
-    ``first`` is the first token that looks; those before it are seen alone.
+    ``first`` is the first token that looks; those before it are seen alone. Of ``window`` tokens, its own the last,
+    a token sees those alone.
     """
     hidden = documents[:, first:, None] != documents[:, None, :]
     hidden |= hidden.new_ones(hidden.shape[1:]).triu(1 + first)
+    if window is not None:
+        hidden |= hidden.new_ones(hidden.shape[1:]).tril(first - window)
     return torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, float("-inf")).unsqueeze(1)
+
+
+def seen_tokens(
+    documents: Int[Tensor, "batch keys"] | None,
+    dtype: torch.dtype,
+    *,
+    first: int,
+    keys: int,
+    device: torch.device,
+    window: int | None = None,
+) -> Mask | None:
+    """Returns ``document_mask``; None where plain causality says it: no documents, all queries, all keys in the window.
+
+    Args:
+        documents: an id per token; None: one document each.
+        dtype: of scores.
+        first: the first token that looks.
+        keys: tokens up to the last one that looks.
+        device: where attention is computed.
+        window: tokens that one sees, its own the last; None: all earlier ones.
+    """
+    window = None if window is None or window >= keys else window
+    if documents is None:
+        if first == 0 and window is None:
+            return None
+        documents = torch.zeros(1, keys, dtype=torch.long, device=device)
+    return document_mask(documents, dtype, first=first, window=window)
 
 
 def document_ids(tokens: Int[Tensor, "batch seq"], end_of_text: int) -> Int[Tensor, "batch seq"]:

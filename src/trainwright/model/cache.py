@@ -55,17 +55,21 @@ class KVCache:
         from_start = torch.arange(positions.shape[1], device=positions.device)
         self._plain_causal = positions.shape[1] == self._visible and bool((positions == from_start).all())
 
-    def mask(self) -> Float[Tensor, "batch 1 seq keys"] | None:
+    def mask(self, window: int | None = None) -> Float[Tensor, "batch 1 seq keys"] | None:
         """0 where a selected token may look (at positions up to its own) and -inf elsewhere, to be added to scores.
 
-        None where no mask is needed: one sequence's next token sees all earlier ones, and sequences that start at
-        position 0 see each other's order, which is plain causal attention.
+        With a window a token looks at so many positions, its own the last. None where no mask is needed: one sequence's
+        next token sees all earlier ones, and sequences that start at position 0 see each other's order, which is plain
+        causal attention; with a window, as long as it holds all of them.
         """
         batch, seq = self._positions.shape
-        if self._plain_causal or (seq == 1 and batch == 1):
+        near = self._visible if window is None else min(window, self._visible)
+        if near == self._visible and (self._plain_causal or (seq == 1 and batch == 1)):
             return None
         keys = torch.arange(self._visible, device=self._positions.device)
         hidden = (keys > self._positions[:, :, None]).unsqueeze(1)
+        if near < self._visible:
+            hidden |= (keys <= self._positions[:, :, None] - near).unsqueeze(1)
         return torch.zeros(hidden.shape, dtype=self._dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
 
     def append(self, layer: int, key: New, value: New) -> tuple[Cached, Cached]:

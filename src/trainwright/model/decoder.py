@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from trainwright.core.registry import load
-from trainwright.model.attention import Attention, Context, Mask, MaskedKernel, Rotary, RotaryTable, document_mask
+from trainwright.model.attention import Attention, Context, Mask, MaskedKernel, seen_tokens
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network
+from trainwright.model.parts.rotary import Rotary, RotaryTable
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import KernelChoice, Recompute
 
@@ -38,13 +39,10 @@ INIT_STD = 0.02
 _BUILT: Mapping[str, tuple[object, ...]] = {
     "kind": ("decoder",),
     "positions": ("rope", "learned"),
-    "norms_per_block": (2,),
+    "norms_per_block": (2, 4),
     "embedding_norm": (False,),
     "final_norm": (True,),
-    "qk_norm": (False,),
     "sinks": (False,),
-    "window_tokens": (None,),
-    "window_layers": (None,),
     "experts": (None,),
     "latent": (None,),
     "further_layers": (0,),
@@ -60,8 +58,6 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
 def refusals(spec: ModelSpec) -> tuple[str, ...]:
     """Returns why this decoder is not the network that the spec describes, a line for each field; empty where it is."""
     built = dict(_BUILT)
-    built["activation"] = ("silu",) if spec.gated else ("gelu_tanh",)
-    built["qkv_bias"] = built["output_bias"] = (None, spec.bias)
     built["norm_bias"] = (True,) if spec.norm == "layernorm" else (True, False)
     built["language_head"] = (None, not spec.classes)
     return tuple(
@@ -71,17 +67,47 @@ def refusals(spec: ModelSpec) -> tuple[str, ...]:
     )
 
 
+class Given(NamedTuple):
+    """What a pass is given of its sequences; see ``Network.forward``."""
+
+    tokens: Tensor
+    positions: Int[Tensor, "#batch seq"]
+    documents: Int[Tensor, "batch seq"] | None
+    cache: KVCache | None
+    places: Int[Tensor, " seq"] | None
+
+
+class Sight(NamedTuple):
+    """What attention of layers with one window is told in one pass: positions, and what each token sees."""
+
+    rotary: Rotary | None
+    mask: Mask | MaskedKernel | None
+    context: Context | None
+
+
+def make_attention(spec: ModelSpec, layer: int) -> Attention:
+    """Returns the attention of a layer."""
+    return Attention(spec, layer)
+
+
 class Block(nn.Module):
-    """Pre-norm attention, then pre-norm feed-forward, each added to the residual stream."""
+    """Pre-norm attention, then pre-norm feed-forward, each added to the residual stream.
+
+    With four norms in a block what each of them returns is normalised too before it is added (Gemma 2).
+    """
 
     recomputed: bool = False
 
     def __init__(self, spec: ModelSpec, layer: int) -> None:
         super().__init__()
+        self.layer = layer
+        self.residual_scale = spec.scales.residual
         self.attention_norm = make_norm(spec)
-        self.attention = Attention(spec, layer)
+        self.attention = make_attention(spec, layer)
+        self.attention_out_norm = make_norm(spec) if spec.norms_per_block == 4 else None
         self.ffn_norm = make_norm(spec)
-        self.ffn = make_feed_forward(spec)
+        self.ffn = make_feed_forward(spec, layer)
+        self.ffn_out_norm = make_norm(spec) if spec.norms_per_block == 4 else None
 
     def forward(
         self,
@@ -95,9 +121,16 @@ class Block(nn.Module):
     ) -> Float[Tensor, "batch stream width"]:
         """Both sub-layers in turn."""
         normed = self.attention_norm(x)
-        x = x + self.attention(normed, rotary=rotary, mask=mask, cache=cache, draw=draw, context=context)
+        result = self.attention(normed, rotary=rotary, mask=mask, cache=cache, draw=draw, context=context)
+        x = self._added(x, result, self.attention_out_norm)
         result = self.ffn(self.ffn_norm(x))
-        return x + (result if draw is None else draw.ffn_output(result, self.attention.layer))
+        result = result if draw is None else draw.ffn_output(result, self.layer)
+        return self._added(x, result, self.ffn_out_norm)
+
+    def _added(self, x: Tensor, result: Tensor, norm: nn.Module | None) -> Tensor:
+        """Returns the stream and what a sub-layer returned."""
+        result = result if norm is None else norm(result)
+        return x + (result if self.residual_scale == 1 else result * self.residual_scale)
 
 
 class Decoder(Network):
@@ -127,7 +160,10 @@ class Decoder(Network):
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
         learned = spec.positions == "learned"
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width)) if learned else None
-        self.rotary = None if learned else RotaryTable(spec)
+        exact = torch.promote_types(dtype, torch.float32)
+        self.rotary = None if learned else RotaryTable(spec, dtype=exact)
+        own = spec.window_rope_theta is not None and not learned
+        self.window_rotary = RotaryTable(spec, windowed=True, dtype=exact) if own else None
         self.blocks = nn.ModuleList(Block(spec, layer) for layer in range(spec.layers))
         self.recompute_in(0 if recompute == "none" else spec.layers)
         self.norm = make_norm(spec)
@@ -191,20 +227,12 @@ class Decoder(Network):
         x = tokens
         if part is None or part.start == 0:
             x = self.embedded(tokens, positions)
+            x = x if self.spec.scales.embedding == 1 else x * self.spec.scales.embedding
             x = x if draw is None else draw.embedded(x)
-        rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
-        # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
-        context: Context | None = None
-        mask: Mask | MaskedKernel | None = None
-        if self.context_of is not None and places is not None:
-            context = self.context_of(documents, places, x.dtype)
-        elif cache is not None:
-            mask = cache.mask()
-        elif self.masked_kernel_of is not None:
-            mask = self.masked_kernel_of(documents, first=0, keys=self.whole_tokens(tokens), device=tokens.device)
-        elif documents is not None:
-            mask = document_mask(documents, x.dtype)
+        sights = self._sights(Given(tokens, positions, documents, cache, places), x.dtype)
         for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
+            assert isinstance(block, Block)
+            rotary, mask, context = sights[self.spec.window_of(block.layer)]
             if block.recomputed and self.training:
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
                 # torch.compile takes no contexts that do nothing: where all is made again none are given.
@@ -213,6 +241,34 @@ class Decoder(Network):
             else:
                 x = block(x, rotary, mask, cache, draw, context=context)
         return self.norm(x) if part is None or part.stop == self.spec.layers else x
+
+    def _sights(self, given: Given, dtype: torch.dtype) -> Mapping[int | None, Sight]:
+        """Returns what layers are told, by their window.
+
+        Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
+        """
+        tokens, positions, documents, cache, places = given
+        whole = self.whole_tokens(tokens)
+        here: dict[str, Any] = {"keys": whole, "device": tokens.device}
+        reach = whole if cache is None else cache.max_tokens
+        rotary = None if self.rotary is None else self.rotary(positions, dtype, tokens=reach)
+        sights = {}
+        for window in {self.spec.window_of(layer): None for layer in range(self.spec.layers)}:
+            turned = rotary
+            if window is not None and self.window_rotary is not None:
+                turned = self.window_rotary(positions, dtype, tokens=reach)
+            context: Context | None = None
+            mask: Mask | MaskedKernel | None = None
+            if self.context_of is not None and places is not None:
+                context = self.context_of(documents, places, dtype, window=window)
+            elif cache is not None:
+                mask = cache.mask(window)
+            elif self.masked_kernel_of is not None:
+                mask = self.masked_kernel_of(documents, first=0, window=window, **here)
+            else:
+                mask = seen_tokens(documents, dtype, first=0, window=window, **here)
+            sights[window] = Sight(turned, mask, context)
+        return sights
 
     def embedded(
         self, tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, "#batch seq"]
@@ -230,7 +286,7 @@ class Decoder(Network):
         """Fill every parameter from a generator of its own, keyed by the seed and the parameter's name order.
 
         Matrices are normal with ``INIT_STD``; those that write into the residual stream are scaled by
-        1/sqrt(2 layers) (Radford et al., 2019); norms are one, biases zero.
+        1/sqrt(2 layers) (Radford et al., 2019); norms multiply by one, biases are zero.
         """
         generator = torch.Generator().manual_seed(seed)
         residual_std = INIT_STD / math.sqrt(2 * self.spec.layers)
@@ -238,7 +294,7 @@ class Decoder(Network):
             if name.endswith("bias"):
                 parameter.zero_()
             elif "norm" in name:
-                parameter.fill_(1.0)
+                parameter.fill_(1.0 - self.spec.norm_offset)
             else:
                 std = residual_std if name.endswith(("out.weight", "down.weight")) else INIT_STD
                 values = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)

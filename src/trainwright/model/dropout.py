@@ -23,7 +23,7 @@ from torch import Tensor
 from trainwright.core.errors import RecipeError
 from trainwright.model.tasks.task import Batch, Batches, batch_of
 from trainwright.runtime.rng import derive
-from trainwright.spec.model import Dropout
+from trainwright.spec.parts.dropout import Dropout
 
 _PURPOSE = 0x64726F70
 """Keeps keys of samples apart from other numbers that are derived from the same seed."""

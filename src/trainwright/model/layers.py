@@ -9,12 +9,15 @@ Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``ffn``, ``heads``, ``kv_h
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from trainwright.spec.model import ModelSpec
+from trainwright.spec.model import Activation, ModelSpec
 
 
 class Linear(nn.Module):
@@ -34,14 +37,15 @@ class Linear(nn.Module):
 class RMSNorm(nn.Module):
     """Root-mean-square normalisation (Zhang and Sennrich, 2019), statistics in fp32."""
 
-    def __init__(self, width: int, *, epsilon: float) -> None:
+    def __init__(self, width: int, *, epsilon: float, offset: float = 0.0) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(width))
-        self.epsilon = epsilon
+        self.epsilon, self.offset = epsilon, offset
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-        """Normalise the last dim."""
-        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.epsilon)
+        """Normalise the last dim, and multiply it by the weight and its offset."""
+        weight = self.weight + self.offset if self.offset else self.weight
+        return F.rms_norm(x, self.weight.shape, weight.to(x.dtype), self.epsilon)
 
 
 class LayerNorm(nn.Module):
@@ -58,39 +62,52 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, self.weight.shape, self.weight.to(x.dtype), self.bias.to(x.dtype), self.epsilon)
 
 
-def make_norm(spec: ModelSpec) -> RMSNorm | LayerNorm:
-    """Returns the normalisation layer that the spec names."""
-    kind = RMSNorm if spec.norm == "rmsnorm" else LayerNorm
-    return kind(spec.width, epsilon=spec.norm_epsilon)
+def make_norm(spec: ModelSpec, width: int | None = None) -> RMSNorm | LayerNorm:
+    """Returns the normalisation layer that the spec names, of this ``width``; None: the stream's."""
+    size = spec.width if width is None else width
+    if spec.norm == "rmsnorm":
+        return RMSNorm(size, epsilon=spec.norm_epsilon, offset=spec.norm_offset)
+    return LayerNorm(size, epsilon=spec.norm_epsilon)
+
+
+ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+}
 
 
 class GatedFeedForward(nn.Module):
-    """SwiGLU (Shazeer, 2020): ``down(silu(gate(x)) * up(x))``."""
+    """A gated feed-forward (Shazeer, 2020): ``down(act(gate(x)) * up(x))``, with SiLU as the function SwiGLU."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
+        self.activate = ACTIVATIONS[spec.activation]
         self.gate = Linear(spec.width, spec.ffn_width, bias=spec.bias)
         self.up = Linear(spec.width, spec.ffn_width, bias=spec.bias)
         self.down = Linear(spec.ffn_width, spec.width, bias=spec.bias)
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*stream width"]:
         """Returns two projections, a gate, and a projection back."""
-        return self.down(F.silu(self.gate(x)) * self.up(x))
+        return self.down(self.activate(self.gate(x)) * self.up(x))
 
 
 class FeedForward(nn.Module):
-    """``down(gelu(up(x)))`` with the tanh form of GELU, as GPT-2 has it."""
+    """``down(act(up(x)))``, as GPT-2 has it with the tanh form of GELU."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
+        self.activate = ACTIVATIONS[spec.activation]
         self.up = Linear(spec.width, spec.ffn_width, bias=spec.bias)
         self.down = Linear(spec.ffn_width, spec.width, bias=spec.bias)
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*stream width"]:
-        """Returns a projection, GELU, and a projection back."""
-        return self.down(F.gelu(self.up(x), approximate="tanh"))
+        """Returns a projection, the function, and a projection back."""
+        return self.down(self.activate(self.up(x)))
 
 
-def make_feed_forward(spec: ModelSpec) -> GatedFeedForward | FeedForward:
-    """Returns the feed-forward that the spec names."""
+def make_feed_forward(spec: ModelSpec, layer: int) -> GatedFeedForward | FeedForward:
+    """Returns the feed-forward of a layer that the spec names."""
+    del layer  # all have the same
     return GatedFeedForward(spec) if spec.gated else FeedForward(spec)

@@ -32,19 +32,31 @@ Gradients = tuple[Tensor, Tensor, Tensor | None]
 
 
 class Head(NamedTuple):
-    """The output matrix in the dtype of products, and a bias or None.
+    """The output matrix in the dtype of products, a bias or None, and a soft bound c of logits or None.
 
-    Of its rows the first ``entries`` are entries: those after them are zeros without a logit.
+    Of its rows the first ``entries`` are entries: those after them are zeros without a logit. With a bound a logit
+    is c tanh(logit / c) (Gemma 2, arXiv 2408.00118, section 2).
     """
 
     weight: Float[Tensor, "rows width"]
     entries: int
     bias: Float[Tensor, " entries"] | None = None
+    cap: float | None = None
 
-    def logits(self, part: Float[Tensor, "tokens width"]) -> Float[Tensor, "tokens entries"]:
+    def logits(self, part: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch entries"]:
         """Returns logits in fp32, or in fp64 where the caller checks gradients in fp64."""
-        logits = F.linear(part, self.weight)[:, : self.entries].to(torch.promote_types(part.dtype, torch.float32))
-        return logits if self.bias is None else logits + self.bias
+        logits = F.linear(part, self.weight)[..., : self.entries].to(torch.promote_types(part.dtype, torch.float32))
+        logits = logits if self.bias is None else logits + self.bias
+        return capped(logits, self.cap)
+
+    def uncapped(self, grad: Tensor, logits: Tensor | None) -> Tensor:
+        """Returns in place the gradient of logits before their bound, from that of ``logits``, which are bounded."""
+        return grad if self.cap is None or logits is None else grad.mul_(1 - (logits / self.cap).square_())
+
+
+def capped(logits: Tensor, cap: float | None) -> Tensor:
+    """Returns logits with the soft bound ``cap``; None: as they are."""
+    return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 ChunkLoss = Callable[[Tensor, Head, Tensor, Gradients | None], Tensor]
@@ -69,8 +81,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         size: int,
         chunk_loss: ChunkLoss,
         multiple: int,
+        cap: float | None,
     ) -> Float[Tensor, ""]:
-        head = Head(filled_up(weight, 0, multiple, hidden.dtype), weight.shape[0], bias)
+        head = Head(filled_up(weight, 0, multiple, hidden.dtype), weight.shape[0], bias, cap)
         # Sums are fp32, and fp64 where the caller checks gradients in fp64.
         exact = torch.promote_types(hidden.dtype, torch.float32)
         total = hidden.new_zeros((), dtype=exact)
@@ -87,7 +100,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
-        scale, none = grads[0], (None, None, None, None, None)
+        scale, none = grads[0], (None, None, None, None, None, None)
         of_bias = None if grad_bias is None else grad_bias * scale
         if _keeps_graph():  # a pipeline's split backward pass comes here twice
             return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, of_bias, *none
@@ -117,14 +130,17 @@ def _chunk_loss(part: Tensor, head: Head, target: Tensor, grads: Gradients | Non
 
     A function of its own, so that a chunk's logits are gone before the next chunk's are made.
     """
-    log_probabilities = F.log_softmax(head.logits(part), dim=-1)
+    logits = head.logits(part)
+    log_probabilities = F.log_softmax(logits, dim=-1)
+    bounded = None if head.cap is None else logits
+    del logits
     loss = F.nll_loss(log_probabilities, target, ignore_index=IGNORE, reduction="sum")
     if grads is None:
         return loss
     index = target.clamp_min(0).unsqueeze(1)
     grad = log_probabilities.exp_()
     grad = grad.scatter_add_(1, index, -torch.ones_like(index, dtype=grad.dtype))
-    add_gradients(grad, part, head.weight, target, grads)
+    add_gradients(head.uncapped(grad, bounded), part, head.weight, target, grads)
     return loss
 
 
@@ -154,6 +170,7 @@ def linear_cross_entropy(
     entries: int | None = None,
     chunk_loss: ChunkLoss = _chunk_loss,
     multiple: int = 1,
+    cap: float | None = None,
 ) -> Loss:
     """Summed cross-entropy in nats and the number of targets that count.
 
@@ -166,11 +183,12 @@ def linear_cross_entropy(
         entries: of the vocabulary, for which ``auto`` chooses the chunk; None: the rows of ``weight``.
         chunk_loss: computes a chunk, where the head's rows lie on several ranks.
         multiple: the head has so many rows in products, or twice, three times as many; what is beyond is zeros.
+        cap: soft bound of logits; None: there is none.
     """
     trained = hidden.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     with_grad = torch.is_grad_enabled() and trained
     size = loss_rows(chunk, tokens=hidden.shape[0], vocabulary=entries or weight.shape[0])
-    total = _LinearCrossEntropy.apply(hidden, weight, bias, targets, with_grad, size, chunk_loss, multiple)
+    total = _LinearCrossEntropy.apply(hidden, weight, bias, targets, with_grad, size, chunk_loss, multiple, cap)
     return total, (targets != IGNORE).sum()
 
 
@@ -179,11 +197,12 @@ def token_cross_entropy(
     weight: Float[Tensor, "vocabulary width"],
     targets: Int[Tensor, " tokens"],
     bias: Float[Tensor, " vocabulary"] | None = None,
+    *,
+    cap: float | None = None,
 ) -> Float[Tensor, " tokens"]:
     """Cross-entropy of each token; logits are made a chunk at a time, as in training, and never all at once."""
     head = weight.to(hidden.dtype)
     more = 0.0 if bias is None else bias.float()
     pieces = zip(*(values.split(chunk_tokens(weight.shape[0])) for values in (hidden, targets)), strict=True)
-    return torch.cat(
-        [F.cross_entropy(F.linear(h, head).float() + more, t, ignore_index=IGNORE, reduction="none") for h, t in pieces]
-    )
+    pairs = ((capped(F.linear(h, head).float() + more, cap), t) for h, t in pieces)
+    return torch.cat([F.cross_entropy(logits, t, ignore_index=IGNORE, reduction="none") for logits, t in pairs])

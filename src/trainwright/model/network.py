@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from trainwright.model.losses import Loss, linear_cross_entropy, token_cross_entropy
+from trainwright.model.losses import Head, Loss, linear_cross_entropy, token_cross_entropy
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
@@ -114,22 +114,40 @@ class Network(nn.Module, ABC):
         return self.spec.positions == "learned"
 
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch outputs"]:
-        """Returns the head's outputs in fp32, unnormalised."""
-        logits = nn.functional.linear(hidden, self.head_weight.to(hidden.dtype)).float()
-        return logits if self.logit_bias is None else logits + self.logit_bias.float()
+        """Returns the head's outputs in fp32 (fp64 of fp64), unnormalised."""
+        hidden = self.head_input(hidden)
+        weight = self.head_weight.to(hidden.dtype)
+        return Head(weight, weight.shape[0], self.logit_bias, self.logit_cap).logits(hidden)
+
+    @property
+    def logit_cap(self) -> float | None:
+        """Returns the soft bound of logits over the vocabulary; classes have none."""
+        return None if self.spec.classes else self.spec.logit_cap
+
+    def head_input(self, hidden: Tensor) -> Tensor:
+        """Returns what the head multiplies: hidden states, by which logits over the vocabulary are scaled."""
+        divisor = self.spec.scales.logits_divisor
+        return hidden if divisor == 1 or self.spec.classes else hidden / divisor
 
     def head_loss(self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]) -> Loss:
         """Returns the summed cross-entropy of the head's outputs in nats, and how many targets count."""
         chunk, multiple = self.kernels.loss_chunk_tokens, self.kernels.pad_vocabulary
         return linear_cross_entropy(
-            hidden, self.head_weight, targets, bias=self.logit_bias, chunk=chunk, multiple=multiple
+            self.head_input(hidden),
+            self.head_weight,
+            targets,
+            bias=self.logit_bias,
+            chunk=chunk,
+            multiple=multiple,
+            cap=self.logit_cap,
         )
 
     def token_losses(
         self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]
     ) -> Float[Tensor, " rows"]:
         """Returns the cross-entropy of each target in nats, 0 where it does not count."""
-        return token_cross_entropy(hidden, self.head_weight, targets, self.logit_bias)
+        hidden = self.head_input(hidden)
+        return token_cross_entropy(hidden, self.head_weight, targets, self.logit_bias, cap=self.logit_cap)
 
     def stream_tokens(self, tokens: int) -> int:
         """Returns how many tokens of a sequence this rank's stages of a pipeline hand on."""

@@ -8,16 +8,17 @@ from typing import Literal
 
 from trainwright.core.frozen import dataclass
 from trainwright.core.registry import is_reference
+from trainwright.spec.parts.dropout import NO_DROPOUT, Dropout
+from trainwright.spec.parts.experts import Experts
+from trainwright.spec.parts.latent import LatentAttention
+from trainwright.spec.parts.rotary import RopeScaling
+from trainwright.spec.parts.scales import NO_SCALES, Scales
 
 Norm = Literal["rmsnorm", "layernorm"]
 Positions = Literal["rope", "learned", "alibi", "none"]
 Activation = Literal["silu", "gelu_tanh", "gelu", "relu"]
 Unit = Literal["tokens", "images"]
 ModelKind = Literal["decoder", "encoder", "vision"]
-Balance = Literal["loss", "bias"]
-"""How a router is kept from sending everything to few experts: by an auxiliary loss (Fedus et al., 2021, arXiv
-2101.03961, section 2.2), or by a bias on each expert's score that follows its load (Wang et al., 2024, arXiv
-2408.15664)."""
 
 FAMILIES: Mapping[str, str] = {
     "llama": "trainwright.spec.families.llama:FAMILY",
@@ -61,59 +62,6 @@ HEAD_FIELDS = ("classes", "labels", "language_head", "head_bias")
 """Fields of ``ModelSpec`` that describe the head alone."""
 
 MOST_LAYERS = 10_000  # The deepest transformer that was trained has 1,000 (DeepNet, arXiv 2203.00555).
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Experts:
-    """A mixture of experts in place of the feed-forward: ``active`` of ``count`` experts see each token.
-
-    ``ffn_width`` is one routed expert's; ``shared_ffn_width`` is what every token passes beside them (0: none). The
-    first ``dense_layers`` layers keep the model's own feed-forward. Of ``groups`` groups of neighbouring experts a
-    token is sent to ``active_groups`` at most, which bounds the nodes that it goes to (DeepSeek-V2's device-limited and
-    DeepSeek-V3's node-limited routing: arXiv 2405.04434, section 2.2.2; arXiv 2412.19437, section 2.1.2).
-    """
-
-    count: int
-    active: int
-    ffn_width: int
-    shared_ffn_width: int = 0
-    dense_layers: int = 0
-    router_bias: bool = False
-    bias: bool = False
-    shared_gate: bool = False
-    groups: int = 1
-    active_groups: int = 1
-    balance: Balance = "loss"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LatentAttention:
-    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values from one narrow latent.
-
-    Each head has ``ModelSpec.head_size`` unrotated and ``rope_size`` rotated query and key elements and ``value_size``
-    value elements; ``query_rank`` None: queries come straight from the width.
-    """
-
-    query_rank: int | None
-    kv_rank: int
-    rope_size: int
-    value_size: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dropout:
-    """Rates of what training drops, where GPT-2 does: of sub-layers' outputs, embeddings and attention's weights."""
-
-    residual: float = 0.0
-    embedding: float = 0.0
-    attention: float = 0.0
-
-    def __bool__(self) -> bool:
-        """Whether anything is dropped."""
-        return self != NO_DROPOUT
-
-
-NO_DROPOUT = Dropout()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,8 +111,8 @@ class ModelSpec:
     """One learned logit per head in the softmax (gpt-oss)."""
     window_tokens: int | None = None
     """Sliding-window attention in ``window_layers`` layers; None: whole context."""
-    window_layers: int | None = None
-    """Layers with the window; None: all."""
+    window_layers: tuple[int, ...] | None = None
+    """Numbers of the layers with the window, from 0; None: all."""
     experts: Experts | None = None
     latent: LatentAttention | None = None
     further_layers: int = 0
@@ -185,6 +133,23 @@ class ModelSpec:
     image_size: int = 0
     patch_size: int = 0
     dropout: Dropout = NO_DROPOUT
+    rotary_share: float = 1.0
+    """Share of a head's elements that rotary positions turn, the first of them (GPT-NeoX: 0.25)."""
+    rope_scaling: RopeScaling | None = None
+    window_rope_theta: float | None = None
+    """Rotary base of windowed layers, which are not scaled then (Gemma 3); None: that of all."""
+    norm_offset: float = 0.0
+    """Added to the weights of norms where they multiply (Gemma: 1)."""
+    scales: Scales = NO_SCALES
+    score_cap: float | None = None
+    """Soft bound c of attention's scores: c tanh(score / c) (Gemma 2, arXiv 2408.00118, section 2)."""
+    logit_cap: float | None = None
+    """The same of the logits over the vocabulary."""
+
+    @property
+    def makes_scores(self) -> bool:
+        """Returns whether attention computes with whole scores, which no fused kernel gives."""
+        return self.score_cap is not None
 
     @property
     def makes_logits(self) -> bool:
@@ -210,7 +175,16 @@ class ModelSpec:
         """Layers whose attention sees a sliding window."""
         if self.window_tokens is None:
             return 0
-        return self.blocks if self.window_layers is None else self.window_layers
+        return self.blocks if self.window_layers is None else len(self.window_layers)
+
+    def window_of(self, layer: int) -> int | None:
+        """Returns the tokens that a layer's attention sees, the newest of them its own; None: all earlier ones."""
+        return self.window_tokens if self.window_layers is None or layer in self.window_layers else None
+
+    @property
+    def rotated_size(self) -> int:
+        """Elements of a head that rotary positions turn."""
+        return int(self.head_size * self.rotary_share)
 
     @property
     def score_size(self) -> int:
@@ -270,42 +244,35 @@ class ModelSpec:
             problems.append(f"unknown family {self.family!r}, expected one of {', '.join(PLANNED_FAMILIES)}")
         if self.heads % self.kv_heads:
             problems.append(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
-        if self.positions == "rope" and self.head_size % 2:
-            problems.append(f"rotary positions need an even head_size, seen {self.head_size}")
         if self.kind == "vision" and self.image_size % self.patch_size:
             problems.append(f"image_size ({self.image_size}) must be a multiple of patch_size ({self.patch_size})")
         if self.labels is not None and len(self.labels) != self.classes:
             problems.append(f"labels must name each of the {self.classes} classes, seen {len(self.labels)} names")
         if self.further_layers < 0:
             problems.append(f"further_layers must be at least 0, seen {self.further_layers}")
+        return (
+            *problems,
+            *self._attention_problems(),
+            *(() if self.experts is None else self.experts.problems(layers=self.layers)),
+        )
+
+    def _attention_problems(self) -> tuple[str, ...]:
+        """Returns every reason of positions, windows and scores."""
+        problems = [
+            f"{name} must be above 0, seen {getattr(self, name)}"
+            for name in ("score_cap", "logit_cap", "window_rope_theta")
+            if getattr(self, name) is not None and getattr(self, name) <= 0
+        ]
+        if not 0 < self.rotary_share <= 1:
+            problems.append(f"rotary_share must be above 0 and at most 1, seen {self.rotary_share}")
+        elif self.positions == "rope" and (self.rotated_size < 2 or self.rotated_size % 2):
+            share = "" if self.rotary_share == 1 else f" times rotary_share {self.rotary_share}"
+            problems.append(f"rotary positions need an even head_size, seen {self.head_size}{share}")
         if self.window_tokens is not None and self.window_tokens < 1:
             problems.append(f"window_tokens must be at least 1, seen {self.window_tokens}")
-        if self.windowed_layers > self.blocks:
-            problems.append(f"window_layers ({self.windowed_layers}) exceeds layers ({self.layers})")
-        return (*problems, *self._expert_problems())
-
-    def _expert_problems(self) -> tuple[str, ...]:
-        experts = self.experts
-        if experts is None:
-            return ()
-        problems = [
-            f"experts.{name} must be at least 1, seen {getattr(experts, name)}, and below a million"
-            for name in ("count", "active", "ffn_width")
-            if not 1 <= getattr(experts, name) < 1_000_000
-        ]
-        if experts.active > experts.count:
-            problems.append(f"experts.active ({experts.active}) exceeds experts.count ({experts.count})")
-        if experts.groups < 1 or experts.count % max(1, experts.groups):
-            problems.append(f"experts.count ({experts.count}) must be a multiple of experts.groups ({experts.groups})")
-        elif not 1 <= experts.active_groups <= experts.groups:
-            problems.append(
-                f"experts.active_groups must be 1 to experts.groups ({experts.groups}), seen {experts.active_groups}"
-            )
-        elif experts.active > experts.count // experts.groups * experts.active_groups:
-            problems.append(
-                f"experts.active ({experts.active}) exceeds the experts of {experts.active_groups} of {experts.groups} "
-                "groups"
-            )
-        if not 0 <= experts.dense_layers < self.layers:
-            problems.append(f"experts.dense_layers must be below layers ({self.layers}), seen {experts.dense_layers}")
-        return tuple(problems)
+        if self.window_layers is not None and not set(self.window_layers) <= set(range(self.blocks)):
+            problems.append(f"window_layers must be numbers below layers ({self.layers}), seen {self.window_layers}")
+        return (
+            *problems,
+            *(() if self.rope_scaling is None else self.rope_scaling.problems(pairs=self.rotated_size // 2)),
+        )

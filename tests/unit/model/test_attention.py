@@ -8,12 +8,10 @@ import torch.nn.functional as F
 
 from trainwright.model.attention import (
     Attention,
-    RotaryTable,
     attend,
     document_ids,
     document_mask,
     document_positions,
-    rotate,
 )
 from trainwright.planner.counts.pieces import WHOLE_SCORES_TOKENS
 
@@ -58,22 +56,6 @@ def test_attention_is_its_formula(tiny, kernel, kv_heads, masked, with_grad):
         mask = document_mask(documents, x.dtype) if masked else None
         found = layer(x, rotary=None, mask=mask, cache=None)
     torch.testing.assert_close(found.detach(), expected, atol=1e-5, rtol=1e-4)
-
-
-def test_rotation_is_a_complex_product(tiny):
-    spec = tiny.spec(rope_theta=1000.0)
-    x = torch.randn(1, 2, 5, 8, generator=torch.Generator().manual_seed(0))
-    positions = torch.tensor([[3, 4, 9, 50, 95]])
-    turned = rotate(x, RotaryTable(spec)(positions, torch.float32))
-    pairs = torch.complex(x[..., :4].double(), x[..., 4:].double())
-    angles = positions[0].double()[:, None] * 1000.0 ** -(torch.arange(4).double() / 4)
-    expected = pairs * torch.polar(torch.ones_like(angles), angles)
-    torch.testing.assert_close(turned[..., :4].double(), expected.real, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(turned[..., 4:].double(), expected.imag, atol=1e-5, rtol=1e-5)
-
-
-def test_the_table_belongs_to_no_checkpoint(tiny):
-    assert not RotaryTable(tiny.spec()).state_dict()
 
 
 def test_document_mask_is_causal_within_documents():

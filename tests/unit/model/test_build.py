@@ -11,7 +11,9 @@ from trainwright.core.errors import RecipeError
 from trainwright.model.build import build_network
 from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
-from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.experts import Experts
+from trainwright.spec.parts.latent import LatentAttention
 from trainwright.spec.workload import KernelChoice
 
 BUILT = frozenset(
@@ -35,23 +37,30 @@ BUILT = frozenset(
         "classes",
         "labels",
         "dropout",
+        "activation",
+        "qkv_bias",
+        "output_bias",
+        "qk_norm",
+        "window_tokens",
+        "window_layers",
+        "rotary_share",
+        "rope_scaling",
+        "window_rope_theta",
+        "norm_offset",
+        "scales",
+        "score_cap",
+        "logit_cap",
     }
 )
 """Fields that the decoder computes whatever their value is; labels are names of the classes that it computes."""
 REFUSED = {
     "kind": "encoder",
     "positions": "alibi",
-    "activation": "relu",
-    "qkv_bias": True,
-    "output_bias": True,
     "norm_bias": False,
-    "norms_per_block": 4,
+    "norms_per_block": 1,
     "embedding_norm": True,
     "final_norm": False,
-    "qk_norm": True,
     "sinks": True,
-    "window_tokens": 16,
-    "window_layers": 1,
     "experts": Experts(count=4, active=2, ffn_width=8),
     "latent": LatentAttention(query_rank=None, kv_rank=8, rope_size=4, value_size=8),
     "further_layers": 1,

@@ -29,7 +29,7 @@ from trainwright.model.dropout import (
     without,
 )
 from trainwright.model.families import gpt2
-from trainwright.spec.model import Dropout
+from trainwright.spec.parts.dropout import Dropout
 
 WORD = 0xFFFFFFFF
 ALL = Dropout(residual=0.1, embedding=0.2, attention=0.3)

@@ -57,7 +57,7 @@ def test_feed_forwards_are_their_formulas(tiny):
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_the_spec_chooses_and_the_inputs_dtype_computes(tiny, family):
     spec = tiny.spec(family)
-    norm, ffn = filled(make_norm(spec)), filled(make_feed_forward(spec))
+    norm, ffn = filled(make_norm(spec)), filled(make_feed_forward(spec, 0))
     assert (type(norm), type(ffn)) == ((RMSNorm, GatedFeedForward) if family == "llama" else (LayerNorm, FeedForward))
     for module in (norm, ffn):
         low = X.to(torch.bfloat16).requires_grad_()

@@ -69,7 +69,7 @@ from dataclasses import replace
 import torch
 from trainwright.model.build import build_network
 from trainwright.runtime.memory import SavedBytes
-from trainwright.spec.model import Dropout
+from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.sections.model import ModelSection
 
 tokens = torch.randint(0, 61, (2, 16), generator=torch.Generator().manual_seed(1))

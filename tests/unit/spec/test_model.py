@@ -7,7 +7,9 @@ from importlib.resources import files
 
 import pytest
 
-from trainwright.spec.model import FAMILIES, Experts
+from trainwright.spec.model import FAMILIES
+from trainwright.spec.parts.experts import Experts
+from trainwright.spec.parts.rotary import RopeScaling
 from trainwright.spec.sections.model import ModelSection
 
 SPEC = ModelSection(layers=2, width=64, heads=4).spec(vocabulary=100)
@@ -25,8 +27,13 @@ def test_a_possible_shape_has_no_problems() -> None:
         ({"width": -3}, "width must be at least 1, seen -3"),
         ({"kv_heads": 3}, "heads (4) must be a multiple of kv_heads (3)"),
         ({"head_size": 15}, "rotary positions need an even head_size, seen 15"),
+        ({"rotary_share": 0.0}, "rotary_share must be above 0 and at most 1, seen 0.0"),
+        ({"rotary_share": 0.1}, "rotary positions need an even head_size, seen"),
+        ({"score_cap": 0.0}, "score_cap must be above 0, seen 0.0"),
+        ({"rope_scaling": RopeScaling(kind="linear", factor=0.0)}, "rope_scaling factors must be above 0, seen 0.0"),
+        ({"rope_scaling": RopeScaling(kind="yarn")}, "rope_scaling.original_tokens must be at least 1, seen None"),
         ({"window_tokens": 0}, "window_tokens must be at least 1, seen 0"),
-        ({"window_tokens": 8, "window_layers": 3}, "window_layers (3) exceeds layers (2)"),
+        ({"window_tokens": 8, "window_layers": (1, 2)}, "window_layers must be numbers below layers (2), seen (1, 2)"),
         ({"experts": Experts(count=2, active=3, ffn_width=8)}, "experts.active (3) exceeds experts.count (2)"),
         ({"experts": Experts(count=0, active=0, ffn_width=8)}, "experts.count must be at least 1, seen 0"),
         ({"experts": Experts(count=2, active=1, ffn_width=8, dense_layers=2)}, "experts.dense_layers must be below"),
@@ -55,7 +62,7 @@ def test_a_head_is_over_the_vocabulary_where_there_are_no_classes() -> None:
 def test_windows_are_in_all_layers_or_in_those_it_says() -> None:
     assert SPEC.windowed_layers == 0
     assert replace(SPEC, window_tokens=8).windowed_layers == SPEC.layers
-    assert replace(SPEC, window_tokens=8, window_layers=1).windowed_layers == 1
+    assert replace(SPEC, window_tokens=8, window_layers=(1,)).windowed_layers == 1
 
 
 def test_each_family_has_its_file_and_each_file_its_family() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
-from trainwright.spec.model import Experts
+from trainwright.spec.parts.experts import Experts
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.workload import ParallelPlan, Workload, recomputed_blocks
 

@@ -20,7 +20,8 @@ from trainwright.core.units import parse_count
 from trainwright.hardware.catalogue import tables
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.families.huggingface import from_huggingface
-from trainwright.spec.model import Experts, ModelSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.experts import Experts
 
 _MODELS = "models"
 _VARIANTS = re.compile(r"-(hf|instruct|chat|base|it)$")

@@ -17,7 +17,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from trainwright.core.errors import MachineError
+from trainwright.core.errors import MachineError, RecipeError
 from trainwright.model.attention import Keys, MaskedKernel, Queries
 from trainwright.model.kernels.refusals import FLASH3_INSTALL, FLASH3_MODULE
 
@@ -30,7 +30,14 @@ class Packed(NamedTuple):
 
 
 @torch.compiler.disable
-def flash3(documents: Int[Tensor, "batch keys"] | None, *, first: int, keys: int, device: torch.device) -> MaskedKernel:
+def flash3(
+    documents: Int[Tensor, "batch keys"] | None,
+    *,
+    first: int,
+    keys: int,
+    device: torch.device,
+    window: int | None = None,
+) -> MaskedKernel:
     """Returns attention of the tokens from ``first`` on to themselves and earlier tokens of their own document.
 
     How many documents there are decides a shape: the host waits for it, once a pass.
@@ -40,11 +47,16 @@ def flash3(documents: Int[Tensor, "batch keys"] | None, *, first: int, keys: int
         first: the first token that looks; those before it are seen alone.
         keys: tokens of a sequence up to the last one that looks.
         device: where attention is computed; nothing is made there without documents.
+        window: none; plans with one are refused before (``kernels.refusals``).
 
     Raises:
         MachineError: the package is not installed.
+        RecipeError: there is a window.
     """
     del device
+    if window is not None:
+        where, seen = "train.exec.attention", f"fa3, and a window of {window} tokens"
+        raise RecipeError("this kernel is given no windows here", where=where, seen=seen, fix="set attention=sdpa")
     try:
         functions = import_module(FLASH3_MODULE)
     except ImportError as error:

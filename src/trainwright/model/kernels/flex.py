@@ -29,7 +29,9 @@ Chosen = Bool[Tensor, "#batch 1 rows columns"]
 
 
 @torch.compiler.disable
-def flex(documents: Documents | None, *, first: int, keys: int, device: torch.device) -> MaskedKernel:
+def flex(
+    documents: Documents | None, *, first: int, keys: int, device: torch.device, window: int | None = None
+) -> MaskedKernel:
     """Returns attention of the tokens from ``first`` on to themselves and earlier tokens of their own document.
 
     It is made outside compiled code, once for all layers.
@@ -39,10 +41,11 @@ def flex(documents: Documents | None, *, first: int, keys: int, device: torch.de
         first: the first token that looks; those before it are seen alone.
         keys: tokens of a sequence up to the last one that looks.
         device: where attention is computed.
+        window: tokens that one sees, its own the last; None: all earlier ones.
     """
     # An empty micro batch has no document to ask for.
     known = documents if documents is not None and len(documents) else None
-    return FlexAttention(block_mask(known, first=first, keys=keys, device=device))
+    return FlexAttention(block_mask(known, first=first, keys=keys, device=device, window=window))
 
 
 class FlexAttention:
@@ -74,7 +77,9 @@ def _compiled() -> Callable[..., Any]:
     return torch.compile(_FLEX)
 
 
-def block_mask(documents: Documents | None, *, first: int, keys: int, device: torch.device) -> BlockMask:
+def block_mask(
+    documents: Documents | None, *, first: int, keys: int, device: torch.device, window: int | None = None
+) -> BlockMask:
     """Returns which blocks of scores have something to see, which of them nothing to hide, and the rule inside a block.
 
     Args:
@@ -82,32 +87,46 @@ def block_mask(documents: Documents | None, *, first: int, keys: int, device: to
         first: as in ``flex``.
         keys: as in ``flex``.
         device: as in ``flex``.
+        window: as in ``flex``.
     """
-    partly, wholly = _blocks(documents, first=first, keys=keys, device=device)
+    near = keys if window is None else min(window, keys)
+    partly, wholly = _blocks(documents, first=first, keys=keys, device=device, window=near)
     return BlockMask.from_kv_blocks(
         *_listed(partly),
         *_listed(wholly),
         BLOCK_SIZE=BLOCK,
-        mask_mod=_rule(documents, first),
+        mask_mod=_rule(documents, first, keys, near),
         seq_lengths=(keys - first, keys),
     )
 
 
-def _rule(documents: Documents | None, first: int) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+def _rule(
+    documents: Documents | None, first: int, keys: int, window: int
+) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
     """Returns which query sees which key of a sequence; torch traces it, and so it has no shapes that are checked."""
+
+    def earlier(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return query + first >= key
+
+    def near(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (query + first >= key) & (query + first < key + window)
+
+    seen = earlier if window == keys else near
     if documents is None:
-        return lambda batch, head, query, key: query + first >= key
+        return seen
     return lambda batch, head, query, key: (
-        (query + first >= key) & (documents[batch, query + first] == documents[batch, key])
+        seen(batch, head, query, key) & (documents[batch, query + first] == documents[batch, key])
     )
 
 
-def _blocks(documents: Documents | None, *, first: int, keys: int, device: torch.device) -> tuple[Chosen, Chosen]:
+def _blocks(
+    documents: Documents | None, *, first: int, keys: int, device: torch.device, window: int
+) -> tuple[Chosen, Chosen]:
     """Returns the blocks of which some scores are seen, and those of which all are."""
     queries, seen = (torch.arange(begin, keys, BLOCK, device=device) for begin in (first, 0))
     query_ends, seen_ends = (begins.add(BLOCK - 1).clamp(max=keys - 1) for begins in (queries, seen))
-    some = seen <= query_ends[:, None]
-    every = seen_ends <= queries[:, None]
+    some = (seen <= query_ends[:, None]) & (seen_ends > queries[:, None] - window)
+    every = (seen_ends <= queries[:, None]) & (seen > query_ends[:, None] - window)
     # What fills the last block up is no token.
     every = every & (queries + BLOCK <= keys)[:, None] & (seen + BLOCK <= keys)
     some, every = some[None, None], every[None, None]

@@ -67,6 +67,8 @@ def refusals(plan: Plan, kernels: KernelChoice) -> Iterator[Refusal]:
 def _of_attention(plan: Plan, kernels: KernelChoice) -> Iterator[str]:
     name = f"attention={kernels.attention}"
     yield from _of_flex(plan, name) if kernels.attention == "flex" else _of_flash3(plan, name)
+    if transformer(plan.model).score_cap is not None:
+        yield f"{name}: it bounds no scores (score_cap); set attention=sdpa, which then makes them whole"
     if transformer(plan.model).dropout.attention:
         yield f"{name}: it drops no weights; set model.dropout.attention=0, or attention=math"
     yield from of_recompute(kernels, plan.workload.recompute)
@@ -95,6 +97,8 @@ def _of_flash3(plan: Plan, name: str) -> Iterator[str]:
         yield f"{name}: it is for Hopper (compute capability 9.0), not for {device.name}; set attention=sdpa"
     if precision in ("fp32", "tf32"):
         yield f"{name}: it computes in 16 bits, not in {precision}; set precision=bf16"
+    if transformer(plan.model).windowed_layers:
+        yield f"{name}: it is given no windows here; set attention=sdpa or flex"
     if head > FLASH3_HEAD or head % 8:
         sizes = f"multiples of 8 up to {FLASH3_HEAD}"
         yield f"{name}: heads are {sizes}, not {head}; set attention=sdpa"

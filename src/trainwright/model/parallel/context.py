@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from trainwright.core.errors import RecipeError
-from trainwright.model.attention import Context, Keys, Mask, MaskedKernel, Queries, attend, document_mask
+from trainwright.model.attention import Context, Keys, Mask, MaskedKernel, Queries, attend, seen_tokens
 from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
 from trainwright.runtime.mesh import Mesh
@@ -54,35 +54,47 @@ class Division:
         """Returns this rank's stretches of a sequence of so many tokens."""
         return stretches(self.way, tokens, rank=self.rank, ranks=self.ranks)
 
-    def context(self, documents: Documents | None, places: Int[Tensor, " seq"], dtype: torch.dtype) -> Context:
+    def context(
+        self,
+        documents: Documents | None,
+        places: Int[Tensor, " seq"],
+        dtype: torch.dtype,
+        *,
+        window: int | None = None,
+    ) -> Context:
         """Returns what the attention of all layers uses in one pass.
 
         Args:
             documents: of the whole sequences; None: one document each.
             places: this rank's.
             dtype: of activations.
+            window: tokens that one sees, its own the last; None: all earlier ones.
         """
         tokens = len(places) * self.ranks
         if self.way == "gather":
             device = places.device
-            parts = [_Stretch(part, self.seen(documents, part, dtype, device), device) for part in self.parts(tokens)]
+            parts = [
+                _Stretch(part, self.seen(documents, part, dtype, device, window=window), device)
+                for part in self.parts(tokens)
+            ]
             return GatheredKeys(group=self.group, parts=parts).attend
-        mask = self.seen(documents, range(tokens), dtype, places.device)
+        mask = self.seen(documents, range(tokens), dtype, places.device, window=window)
         places = torch.arange(tokens, device=places.device)
         return ExchangedHeads(group=self.group, rank=self.rank, places=places, mask=mask).attend
 
     def seen(
-        self, documents: Documents | None, part: range, dtype: torch.dtype, device: torch.device
+        self,
+        documents: Documents | None,
+        part: range,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        window: int | None = None,
     ) -> Mask | MaskedKernel | None:
         """Returns what the queries of a stretch see of the keys up to the last of them."""
         known = None if documents is None else documents[:, : part.stop]
-        if self.kernel_of is not None:
-            return self.kernel_of(known, first=part.start, keys=part.stop, device=device)
-        # Of queries from the front without documents plain causality says it.
-        if known is None and part.start == 0:
-            return None
-        one = torch.zeros(1, part.stop, dtype=torch.long, device=device) if known is None else known
-        return document_mask(one, dtype, first=part.start)
+        where: dict[str, Any] = {"first": part.start, "keys": part.stop, "device": device, "window": window}
+        return seen_tokens(known, dtype, **where) if self.kernel_of is None else self.kernel_of(known, **where)
 
 
 def stretches(way: ContextWay, tokens: int, *, rank: int, ranks: int) -> list[range]:
@@ -115,7 +127,15 @@ class GatheredKeys:
     parts: Sequence[_Stretch]
 
     def attend(
-        self, query: Queries, key: Keys, value: Keys, kernel: AttentionKernel, *, draw: Draw | None, layer: int
+        self,
+        query: Queries,
+        key: Keys,
+        value: Keys,
+        kernel: AttentionKernel,
+        *,
+        draw: Draw | None,
+        layer: int,
+        cap: float | None = None,
     ) -> Queries:
         """Returns the mixed values of this rank's tokens, its two stretches one after the other."""
         keys, values = self._whole(torch.stack((key, value)))
@@ -123,7 +143,7 @@ class GatheredKeys:
         for queries, part in zip(query.chunk(2, dim=2), self.parts, strict=True):
             mix = None if draw is None else draw.mix(layer, queries=part.places)
             seen = keys[:, :, : part.stop], values[:, :, : part.stop]
-            mixed.append(attend(queries, *seen, part.mask, kernel, mix=mix))
+            mixed.append(attend(queries, *seen, part.mask, kernel, mix=mix, cap=cap))
         return torch.cat(mixed, dim=2)
 
     def _whole(self, here: Float[Tensor, "2 batch kv_heads seq head"]) -> Float[Tensor, "2 batch kv_heads whole head"]:
@@ -145,7 +165,15 @@ class ExchangedHeads:
     mask: Mask | MaskedKernel | None
 
     def attend(
-        self, query: Queries, key: Keys, value: Keys, kernel: AttentionKernel, *, draw: Draw | None, layer: int
+        self,
+        query: Queries,
+        key: Keys,
+        value: Keys,
+        kernel: AttentionKernel,
+        *,
+        draw: Draw | None,
+        layer: int,
+        cap: float | None = None,
     ) -> Queries:
         """Returns the mixed values of this rank's tokens."""
         ranks = self.group.size()
@@ -157,7 +185,7 @@ class ExchangedHeads:
         parts = _Exchanged.apply(torch.cat(each, dim=2).transpose(0, 1), self.group)
         queries, keys, values = parts.permute(1, 2, 0, 3, 4).flatten(2, 3).split(heads, dim=1)
         mix = None if draw is None else draw.mix(layer, queries=self.places, heads_before=self.rank * heads[0])
-        mixed = attend(queries, keys, values, self.mask, kernel, mix=mix)
+        mixed = attend(queries, keys, values, self.mask, kernel, mix=mix, cap=cap)
         back: Tensor = _Exchanged.apply(mixed.unflatten(2, (ranks, -1)).permute(2, 0, 1, 3, 4), self.group)
         return back.transpose(0, 1).flatten(1, 2)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -75,7 +75,7 @@ class TensorDecoder(Decoder):
         if self.spec.classes:
             return super().head_loss(hidden, targets)
         return vocabulary.head_loss(
-            hidden,
+            self.head_input(hidden),
             self.head_weight,
             targets,
             first=self.first,
@@ -84,6 +84,7 @@ class TensorDecoder(Decoder):
             entries=max(map(len, self.entries)),
             multiple=self.kernels.pad_vocabulary,
             bias=self.head_bias,
+            cap=self.logit_cap,
         )
 
     def token_losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
@@ -91,9 +92,14 @@ class TensorDecoder(Decoder):
         if self.spec.classes:
             return super().token_losses(hidden, targets)
         head, rows = self.head_weight.to(hidden.dtype), chunk_tokens(max(map(len, self.entries)))
-        losses = partial(vocabulary.token_losses, first=self.first, group=self.ranks.group, bias=self.head_bias)
-        pieces = zip(hidden.split(rows), targets.split(rows), strict=True)
-        return torch.cat([losses(h, head, t) for h, t in pieces])
+        how: dict[str, Any] = {
+            "first": self.first,
+            "group": self.ranks.group,
+            "bias": self.head_bias,
+            "cap": self.logit_cap,
+        }
+        pieces = zip(self.head_input(hidden).split(rows), targets.split(rows), strict=True)
+        return torch.cat([vocabulary.token_losses(h, head, t, **how) for h, t in pieces])
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns the logits of the classes.
@@ -200,8 +206,8 @@ def _parts(network: Decoder, ranks: Ranks) -> dict[str, Part]:
             parts[name] = 1, by_inputs[layer], False
         elif name in ("embedding", "head_bias") or (name == "head.weight" and not spec.classes):
             parts[name] = 0, entries, False
-        elif name != "head.weight" and ranks.by_tokens:
-            # Of norms, of what is added once and of positions each rank sees its own tokens.
+        elif layer in ("query_norm", "key_norm") or (name != "head.weight" and ranks.by_tokens):
+            # Of norms, of what is added once and of positions each rank sees its own tokens, of norms of heads its own.
             parts[name] = 0, (range(parameter.shape[0]),) * ranks.size, True
     return parts
 

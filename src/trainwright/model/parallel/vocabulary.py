@@ -46,6 +46,7 @@ def head_loss(
     entries: int,
     multiple: int = 1,
     bias: Float[Tensor, " entries"] | None = None,
+    cap: float | None = None,
 ) -> SumAndWeight:
     """Summed cross-entropy over the whole vocabulary, the same on all ranks, and the number of targets that count.
 
@@ -61,10 +62,11 @@ def head_loss(
         entries: rows of the rank that has most.
         multiple: as for ``linear_cross_entropy``.
         bias: of the rows here; None: nothing is added.
+        cap: soft bound of logits; None: there is none.
     """
     one = partial(_chunk_loss, first=first, group=group)
     return linear_cross_entropy(
-        hidden, weight, targets, bias=bias, chunk=chunk, entries=entries, chunk_loss=one, multiple=multiple
+        hidden, weight, targets, bias=bias, chunk=chunk, entries=entries, chunk_loss=one, multiple=multiple, cap=cap
     )
 
 
@@ -76,9 +78,10 @@ def token_losses(
     first: int,
     group: str,
     bias: Float[Tensor, " entries"] | None = None,
+    cap: float | None = None,
 ) -> Float[Tensor, " rows"]:
     """Returns the cross-entropy of each row, 0 where its target does not count."""
-    losses, *_ = _losses(Head(head, head.shape[0], bias).logits(hidden), targets, first, group)
+    losses, *_ = _losses(Head(head, head.shape[0], bias, cap).logits(hidden), targets, first, group)
     return losses
 
 
@@ -100,9 +103,11 @@ def _losses(logits: Tensor, target: Tensor, first: int, group: str) -> tuple[Ten
 def _chunk_loss(part: Tensor, head: Head, target: Tensor, grads: Gradients | None, *, first: int, group: str) -> Tensor:
     """As the loss of one process: summed loss of a chunk, its gradients into ``grads``."""
     exact = torch.promote_types(part.dtype, torch.float32)
-    losses, grad, total, (index, mine) = _losses(head.logits(part), target, first, group)
+    logits = head.logits(part)
+    bounded = None if head.cap is None else logits.clone()  # exponentials take its place
+    losses, grad, total, (index, mine) = _losses(logits, target, first, group)
     if grads is not None:
         grad /= total.unsqueeze(1)
         grad.scatter_add_(1, index.unsqueeze(1), -mine.to(exact).unsqueeze(1))
-        add_gradients(grad, part, head.weight, target, grads)
+        add_gradients(head.uncapped(grad, bounded), part, head.weight, target, grads)
     return losses.sum()

@@ -15,7 +15,9 @@ from trainwright.core.frozen import dataclass
 from trainwright.core.registry import load
 from trainwright.planner.counts.pieces import padded_rows
 from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer
-from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.experts import Experts
+from trainwright.spec.parts.latent import LatentAttention
 from trainwright.spec.workload import OptimizerName, Workload
 
 Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "further", "head"]

@@ -8,7 +8,8 @@ import numpy as np
 
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parameters import matrices, total_parameters
-from trainwright.spec.model import Balance, ModelSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.experts import Balance
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
 

@@ -147,8 +147,8 @@ def _block_mask_bytes(batch: MicroBatch) -> int:
 
 
 def _makes_scores(model: ModelSpec, batch: MicroBatch) -> bool:
-    """Returns whether attention's weights are made whole: fused kernels know no dropout of ours."""
-    return batch.makes_scores or model.dropout.attention > 0
+    """Returns whether attention's weights are made whole: fused kernels know no dropout of ours and bound no scores."""
+    return batch.makes_scores or model.makes_scores or model.dropout.attention > 0
 
 
 def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:

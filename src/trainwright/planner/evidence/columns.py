@@ -15,7 +15,9 @@ from typing import Literal, NamedTuple
 from trainwright.hardware.catalogue.models import find_model
 from trainwright.planner.evidence.rows import LARGEST, Record, number
 from trainwright.planner.evidence.words import compiled, flag, offloaded, switch, trains
-from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.experts import Experts
+from trainwright.spec.parts.latent import LatentAttention
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
     Offload,

@@ -32,7 +32,8 @@ from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.convnet import transformer
 from trainwright.spec.device import DeviceSpec
-from trainwright.spec.model import Experts, ModelSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.experts import Experts
 from trainwright.spec.workload import Precision
 
 REQUIRED = ("model", "n_params", "tokens", "gpu", "gpu_hours")

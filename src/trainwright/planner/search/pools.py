@@ -125,8 +125,8 @@ def _by_layers(one: RunSpec, other: RunSpec) -> Iterator[Way]:
         return
     for layers in _near(_speed_share(one, other), model.layers):
         models = (replace(model, layers=layers), replace(model, layers=model.layers - layers))
-        if model.window_layers is not None:
-            models = (replace(models[0], window_layers=layers), replace(models[1], window_layers=models[1].layers))
+        if model.windowed_layers:
+            models = (replace(models[0], window_layers=None), replace(models[1], window_layers=None))
         first, second = _fastest(replace(one, model=models[0])), _fastest(replace(other, model=models[1]))
         if first is None or second is None:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
@@ -51,7 +51,11 @@ class ConfigReader:
         there = [key for key in keys if self._config.get(key) is not None]
         return self.integer(there[0] if there else keys[0], default, least=least)
 
-    def number(self, key: str, default: float) -> float:
+    @overload
+    def number(self, key: str, default: float) -> float: ...
+    @overload
+    def number(self, key: str, default: None) -> float | None: ...
+    def number(self, key: str, default: float | None) -> float | None:
         """Returns a positive number."""
         value = self._config.get(key)
         if value is None:
@@ -59,6 +63,20 @@ class ConfigReader:
         if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
             self._refuse(key, value, "a positive number")
         return float(value)
+
+    def needed(self, key: str) -> float:
+        """Returns a positive number that must be there."""
+        value = self.number(key, None)
+        if value is None:
+            self._refuse(key, value, "a positive number")
+        return value
+
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """Returns a list of positive numbers that must be there."""
+        value = self._config.get(key)
+        if not isinstance(value, list | tuple) or not value:
+            self._refuse(key, value, "a list of positive numbers")
+        return tuple(ConfigReader({key: each}, where=self._where).needed(key) for each in value)
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""
@@ -111,6 +129,10 @@ class ConfigReader:
             self._refuse(key, value, "a list of names")
         return tuple(value)
 
+    def names_any(self, *keys: str) -> bool:
+        """Returns whether one of ``keys`` is there and not null."""
+        return any(self._config.get(key) is not None for key in keys)
+
     def section(self, key: str) -> ConfigReader:
         """Returns what stands under ``key``; an empty one where there is nothing."""
         value = self._config.get(key)
@@ -157,12 +179,16 @@ class ConfigReader:
             return None
         return names
 
-    def rope_theta(self, default: float = 10000.0) -> float:
-        """Returns the rotary base, from the place where transformers 5 keeps it or where transformers 4 did.
+    def rope(self) -> ConfigReader:
+        """Returns the section of rotary settings, from the place where transformers 5 keeps it or where 4 did.
 
         Where both sections are there, ``rope_scaling`` stands for the whole of the other, as in transformers.
         """
-        rope = self.section("rope_parameters" if self._config.get("rope_scaling") in (None, {}) else "rope_scaling")
+        return self.section("rope_parameters" if self._config.get("rope_scaling") in (None, {}) else "rope_scaling")
+
+    def rope_theta(self, default: float = 10000.0) -> float:
+        """Returns the rotary base, which stands among the rotary settings or beside them."""
+        rope = self.rope()
         alone = rope.number("rope_theta", self.number("rope_theta", default))
         # Gemma 3 has one base for windowed layers and one for the others.
         return rope.section("full_attention").number("rope_theta", alone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from trainwright.spec.families.config_reader import ConfigReader
@@ -9,34 +10,35 @@ from trainwright.spec.families.llama import decoder_head, llama_like
 from trainwright.spec.model import ModelSpec, Positions
 
 
-def windows(read: ConfigReader, tokens: int | None, layers: int) -> dict[str, int | None]:
-    """Returns the window's fields of ``ModelSpec``: ``layer_types`` says which layers have it, else ``layers`` do."""
-    kinds = read.names("layer_types")
+def windows(read: ConfigReader, tokens: int | None, layers: Iterable[int] | None = None) -> dict[str, Any]:
+    """Returns the window's fields of ``ModelSpec``: ``layer_types`` says which layers have it, else ``layers`` do.
+
+    Args:
+        read: the configuration.
+        tokens: of the window; None: there is none.
+        layers: numbers of those that have it where ``layer_types`` is not there; None: all.
+    """
+    kinds, count = read.names("layer_types"), read.integer("num_hidden_layers")
     if kinds is not None:
-        layers = kinds.count("sliding_attention")
-    if tokens is None or not layers:
+        layers = [layer for layer, kind in enumerate(kinds) if kind == "sliding_attention"]
+    numbers = tuple(range(count) if layers is None else layers)
+    if tokens is None or not numbers:
         return {}
-    every = layers == read.integer("num_hidden_layers")
-    return {"window_tokens": tokens, "window_layers": None if every else layers}
+    return {"window_tokens": tokens, "window_layers": None if len(numbers) == count else numbers}
 
 
-def _windows_above(read: ConfigReader) -> dict[str, int | None]:
+def _windows_above(read: ConfigReader) -> dict[str, Any]:
     """Qwen: where it is switched on, layers from ``max_window_layers`` on have the window."""
     if not read.flag("use_sliding_window", False):
         return {}
     first = read.integer("max_window_layers", 28, least=0)
-    return windows(read, read.optional("sliding_window"), max(read.integer("num_hidden_layers") - first, 0))
+    return windows(read, read.optional("sliding_window"), range(first, read.integer("num_hidden_layers")))
 
 
 def mistral(read: ConfigReader) -> ModelSpec:
     """Mistral 7B (Jiang et al., 2023): grouped heads and, in its first version, a sliding window."""
-    layers = read.integer("num_hidden_layers")
-    return llama_like(
-        read,
-        "mistral",
-        kv_heads=read.integer("num_key_value_heads", 8),
-        **windows(read, read.optional("sliding_window"), layers),
-    )
+    kv_heads = read.integer("num_key_value_heads", 8)
+    return llama_like(read, "mistral", kv_heads=kv_heads, **windows(read, read.optional("sliding_window")))
 
 
 def qwen2(read: ConfigReader) -> ModelSpec:
@@ -52,10 +54,8 @@ def qwen3(read: ConfigReader) -> ModelSpec:
 
 def phi3(read: ConfigReader) -> ModelSpec:
     """Phi-3 and Phi-4: Llama's network with joined matrices, in some sizes with a window."""
-    epsilon, layers = read.number("rms_norm_eps", 1e-5), read.integer("num_hidden_layers")
-    return llama_like(
-        read, "phi3", bias=False, norm_epsilon=epsilon, **windows(read, read.optional("sliding_window"), layers)
-    )
+    epsilon = read.number("rms_norm_eps", 1e-5)
+    return llama_like(read, "phi3", bias=False, norm_epsilon=epsilon, **windows(read, read.optional("sliding_window")))
 
 
 def granite(read: ConfigReader) -> ModelSpec:
@@ -84,9 +84,9 @@ def gemma(read: ConfigReader) -> ModelSpec:
 
 def gemma2(read: ConfigReader) -> ModelSpec:
     """Gemma 2: a norm behind each half of a block too; every other layer has a window."""
-    half = (read.integer("num_hidden_layers") + 1) // 2
+    every_other = range(0, read.integer("num_hidden_layers"), 2)
     window = read.integer("sliding_window", 4096)
-    return _gemma_like(read, "gemma2", norms_per_block=4, **windows(read, window, half))
+    return _gemma_like(read, "gemma2", norms_per_block=4, **windows(read, window, every_other))
 
 
 def gemma3_text(read: ConfigReader) -> ModelSpec:
@@ -99,7 +99,7 @@ def gemma3_text(read: ConfigReader) -> ModelSpec:
         norms_per_block=4,
         qk_norm=True,
         rope_theta=read.rope_theta(1e6),
-        **windows(read, window, layers - layers // pattern),
+        **windows(read, window, [layer for layer in range(layers) if (layer + 1) % pattern]),
     )
 
 
@@ -176,7 +176,7 @@ def starcoder2(read: ConfigReader) -> ModelSpec:
         norm_epsilon=read.number("norm_epsilon", 1e-5),
         bias=read.flag("use_bias", True),
         activation=read.activation("hidden_act", "gelu_pytorch_tanh"),
-        **windows(read, read.optional("sliding_window"), layers),
+        **windows(read, read.optional("sliding_window")),
     )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.dense import windows
 from trainwright.spec.families.llama import llama_like
-from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+from trainwright.spec.families.rotary import rope_scaling
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.experts import Experts
+from trainwright.spec.parts.latent import LatentAttention
+from trainwright.spec.parts.rotary import RopeScaling
 
 
 def mixtral(read: ConfigReader) -> ModelSpec:
@@ -18,7 +23,6 @@ def mixtral(read: ConfigReader) -> ModelSpec:
         active=read.integer("num_experts_per_tok", 2),
         ffn_width=read.integer("intermediate_size"),
     )
-    layers = read.integer("num_hidden_layers")
     return llama_like(
         read,
         "mixtral",
@@ -27,7 +31,7 @@ def mixtral(read: ConfigReader) -> ModelSpec:
         experts=experts,
         norm_epsilon=read.number("rms_norm_eps", 1e-5),
         rope_theta=read.rope_theta(1e6),
-        **windows(read, read.optional("sliding_window"), layers),
+        **windows(read, read.optional("sliding_window")),
     )
 
 
@@ -47,7 +51,7 @@ def qwen2_moe(read: ConfigReader) -> ModelSpec:
     """Qwen1.5-MoE and Qwen2-57B-A14B: a gated shared expert."""
     layers, below = read.integer("num_hidden_layers"), read.integer("max_window_layers", 28, least=0)
     on = read.flag("use_sliding_window", False)
-    windowed = sum(layer % 2 == 0 and layer < below for layer in range(layers)) if on else 0
+    windowed = range(0, min(below, layers), 2)
     model = llama_like(
         read,
         "qwen2_moe",
@@ -68,13 +72,12 @@ def qwen2_moe(read: ConfigReader) -> ModelSpec:
 def qwen3_moe(read: ConfigReader) -> ModelSpec:
     """Qwen3-30B-A3B and Qwen3-235B-A22B: Qwen3 with experts, none shared."""
     on = read.flag("use_sliding_window", False)
-    layers = read.integer("num_hidden_layers")
     model = llama_like(
         read,
         "qwen3_moe",
         qk_norm=True,
         kv_heads=read.integer("num_key_value_heads", 4),
-        **windows(read, read.optional("sliding_window") if on else None, layers),
+        **windows(read, read.optional("sliding_window") if on else None),
     )
     experts = Experts(
         count=read.either("num_experts", "num_local_experts", default=128),
@@ -84,9 +87,15 @@ def qwen3_moe(read: ConfigReader) -> ModelSpec:
     return _with_experts(read, model, experts)
 
 
+_GPT_OSS_ROPE = RopeScaling(
+    kind="yarn", factor=32.0, original_tokens=4096, truncated=False, attention_factor=0.1 * math.log(32.0) + 1.0
+)
+"""Where its configuration has no rotary settings."""
+
+
 def gpt_oss(read: ConfigReader) -> ModelSpec:
     """gpt-oss (OpenAI, 2025): biases everywhere, a learned sink per head, a window in every other layer."""
-    half = (read.integer("num_hidden_layers") + 1) // 2
+    every_other = range(0, read.integer("num_hidden_layers"), 2)
     experts = Experts(
         count=read.either("num_local_experts", "num_experts", default=128),
         active=read.either("num_experts_per_tok", "experts_per_token", default=4),
@@ -104,7 +113,8 @@ def gpt_oss(read: ConfigReader) -> ModelSpec:
         experts=experts,
         norm_epsilon=read.number("rms_norm_eps", 1e-5),
         rope_theta=read.rope_theta(150000.0),
-        **windows(read, read.optional("sliding_window"), half),
+        rope_scaling=rope_scaling(read) if read.names_any("rope_parameters", "rope_scaling") else _GPT_OSS_ROPE,
+        **windows(read, read.optional("sliding_window"), every_other),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.spec.families.family import Family
+from trainwright.spec.families.rotary import rope_scaling
 from trainwright.spec.model import ModelSpec
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def llama_like(read: ConfigReader, family: str, **different: Any) -> ModelSpec:
         "norm_epsilon": read.number("rms_norm_eps", 1e-6),
         "rope_theta": read.rope_theta(),
     }
+    if "rope_scaling" not in different:
+        settings["rope_scaling"] = rope_scaling(read)
     if "head_size" not in different:
         settings["head_size"] = read.optional("head_dim") or read.head_size(width, heads)
     if "activation" not in different:
@@ -70,6 +73,14 @@ def llama_like(read: ConfigReader, family: str, **different: Any) -> ModelSpec:
     )
 
 
+def refuse_partial_rotation(read: ConfigReader) -> None:
+    """Raises a RecipeError where a part of each head is rotated, or windowed and whole layers have settings apart."""
+    for rope in (read.section("rope_parameters"), read.section("rope_scaling")):
+        rope.refuse("partial_rotary_factor", 1.0)
+        rope.refuse("full_attention", None)
+
+
 def llama(read: ConfigReader) -> ModelSpec:
     """Llama 1 to 3 (Touvron et al., 2023)."""
+    refuse_partial_rotation(read)
     return llama_like(read, "llama")

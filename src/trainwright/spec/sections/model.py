@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming
 from trainwright.spec.families.family import FAMILY, Family
-from trainwright.spec.model import Dropout, ModelSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.sections.base import Count, Section
 
 

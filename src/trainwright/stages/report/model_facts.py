@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainwright.spec.model import Dropout, Experts, LatentAttention, ModelSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.dropout import Dropout
+from trainwright.spec.parts.experts import Experts
+from trainwright.spec.parts.latent import LatentAttention
 
 POSITIONS = {"rope": "rotary", "learned": "learned", "alibi": "ALiBi", "none": "none"}
 NORMS = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}

@@ -7,7 +7,7 @@ import transformers
 
 from trainwright.core.errors import RecipeError
 from trainwright.model.families import llama
-from trainwright.spec.model import Dropout
+from trainwright.spec.parts.dropout import Dropout
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 99}
 
@@ -54,13 +54,8 @@ def test_two_sections_of_rotary_settings_are_read_as_transformers_reads_them(tmp
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"attention_bias": True}, "attention_bias=True"),
-        ({"mlp_bias": True}, "mlp_bias=True"),
-        ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
-        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type='llama3'"),
-        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "type='linear'"),
+        ({"hidden_act": "mish"}, "hidden_act='mish'"),
         ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5"),
-        ({"rope_parameters": NEW, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope_type='yarn'"),
         ({"rope_parameters": {"full_attention": NEW}}, "full_attention={.*}"),
         ({"quantization_config": {"bits": 4}}, "quantization_config={'bits': 4}"),
     ],
@@ -68,6 +63,25 @@ def test_two_sections_of_rotary_settings_are_read_as_transformers_reads_them(tmp
 def test_what_changes_the_arithmetic_is_refused(change, message):
     with pytest.raises(RecipeError, match=rf"here: (rope_\w+: )?this model needs {message}, which is not supported"):
         llama.from_config(SMALL | change, where="here")
+
+
+@pytest.mark.parametrize(
+    ("rope", "message"),
+    [
+        ({"rope_type": "llama3", "factor": 8.0}, r"low_freq_factor \(seen nothing, expected a positive number\)"),
+        ({"type": "linear"}, r"factor \(seen nothing, expected a positive number\)"),
+        ({"rope_type": "stretched"}, r"rope_type \(seen 'stretched', expected one of default, linear, "),
+        ({"rope_type": "longrope", "factor": 2.0, "short_factor": [1.0]}, r"long_factor \(seen nothing, expected a l"),
+    ],
+)
+def test_rotary_scaling_that_cannot_be_is_named(rope, message):
+    with pytest.raises(RecipeError, match=f"here: rope_scaling: bad model configuration: {message}"):
+        llama.from_config(SMALL | {"rope_scaling": rope}, where="here")
+
+
+def test_what_no_configuration_of_llama_says_is_not_exported(tiny):
+    with pytest.raises(ValueError, match=r"Hugging Face's llama has no form for qk_norm=True, norm_offset=1\.0"):
+        llama.to_config(tiny.spec("llama", qk_norm=True, norm_offset=1.0))
 
 
 @pytest.mark.parametrize("key", ["rope_parameters", "rope_scaling"])

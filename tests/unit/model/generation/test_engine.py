@@ -7,10 +7,10 @@ import torch
 
 from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.machine import room
-from trainwright.model.attention import RotaryTable
 from trainwright.model.cache import KVCache
 from trainwright.model.decoder import Decoder
 from trainwright.model.generation.engine import TorchEngine, open_engine
+from trainwright.model.parts.rotary import RotaryTable
 from trainwright.runtime.memory import LiveBytes
 from trainwright.spec.generation import Failure, GenerationRequest, NewToken, Sampling
 from trainwright.testing.contract_engine import EngineContract

@@ -11,7 +11,7 @@ from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.catalogue.devices import device
 from trainwright.model.kernels import refusals as module
 from trainwright.model.kernels.refusals import check, refusals
-from trainwright.spec.model import Dropout
+from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.plan import Plan
 from trainwright.spec.workload import KernelChoice, ParallelPlan
 from trainwright.stages.train.layout import check_executable

@@ -17,7 +17,7 @@ from trainwright.model.parallel.parallelize import parallelize
 from trainwright.model.parallel.tensor import TensorDecoder, cut_matrices, even, key_heads
 from trainwright.runtime.cuts import cut_of
 from trainwright.runtime.mesh import Mesh, mesh_of
-from trainwright.spec.model import Dropout
+from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.ranks.pipeline.relay import Relay
 

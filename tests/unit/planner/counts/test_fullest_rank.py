@@ -11,7 +11,7 @@ from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.ranks import expected_largest, fullest, processors_left
-from trainwright.spec.model import Experts
+from trainwright.spec.parts.experts import Experts
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
 

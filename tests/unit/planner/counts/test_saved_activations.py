@@ -24,7 +24,7 @@ from trainwright.planner.counts.saved_activations import (
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.runtime.mesh import mesh_of
-from trainwright.spec.model import NO_DROPOUT, Dropout
+from trainwright.spec.parts.dropout import NO_DROPOUT, Dropout
 from trainwright.spec.workload import KernelChoice, ParallelPlan
 
 

@@ -20,7 +20,8 @@ def keys_of(name, **changes):
 def test_windows_are_where_transformers_puts_them(name):
     module, spec = build(*SMALL[name])
     kinds = module.config.layer_types
-    assert spec.windowed_layers == kinds.count("sliding_attention")
+    windowed = [layer for layer in range(spec.layers) if spec.window_of(layer) is not None]
+    assert windowed == [layer for layer, kind in enumerate(kinds) if kind == "sliding_attention"]
     assert spec.window_tokens == (module.config.sliding_window if "sliding_attention" in kinds else None)
 
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fixtures.reference_models import SMALL
 from trainwright.core.errors import RecipeError
 from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.llama import llama
+from trainwright.spec.parts.rotary import RopeScaling
 
 KEYS = SMALL["llama"][1]
 
@@ -14,9 +17,10 @@ def read(**changes):
     return llama(ConfigReader(KEYS | changes, where="config.json"))
 
 
-def test_scaled_rotary_positions_do_not_change_the_shape():
-    plain, scaled = read(rope_theta=5e5), read(rope_theta=5e5, rope_scaling={"rope_type": "llama3", "factor": 8.0})
-    assert plain == scaled
+def test_scaled_rotary_positions_are_said_and_change_nothing_else():
+    rope = {"rope_type": "linear", "factor": 8.0}
+    plain, scaled = read(rope_theta=5e5), read(rope_theta=5e5, rope_scaling=rope)
+    assert scaled == replace(plain, rope_scaling=RopeScaling(kind="linear", factor=8.0))
     assert plain.rope_theta == 5e5
 
 

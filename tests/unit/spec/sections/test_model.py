@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from trainwright.spec.model import Dropout
+from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.sections.model import ModelSection
 
 

@@ -6,7 +6,10 @@ from dataclasses import fields, replace
 
 import pytest
 
-from trainwright.spec.model import Dropout, Experts, LatentAttention, ModelSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.dropout import Dropout
+from trainwright.spec.parts.experts import Experts
+from trainwright.spec.parts.latent import LatentAttention
 from trainwright.spec.sections.model import ModelSection
 from trainwright.stages.report.model_facts import model_facts
 
@@ -46,7 +49,7 @@ CHANGES = {
     "qk_norm": (LLAMA, True),
     "sinks": (LLAMA, True),
     "window_tokens": (LLAMA, 64),
-    "window_layers": (WINDOWED, 2),
+    "window_layers": (WINDOWED, (0, 1)),
     "experts": (LLAMA, MIXED.experts),
     "latent": (LLAMA, LATENT.latent),
     "further_layers": (LLAMA, 1),

@@ -13,7 +13,8 @@ import numpy as np
 
 from trainwright.planner.counts.layouts import Numbers, Values
 from trainwright.planner.forecast.communication.collectives import Fabric, Group, all_to_all_s, two_tier_s
-from trainwright.spec.model import Experts, ModelSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.experts import Experts
 from trainwright.spec.stack import Dispatch
 from trainwright.spec.workload import Workload
 

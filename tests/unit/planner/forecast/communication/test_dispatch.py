@@ -18,7 +18,7 @@ from trainwright.planner.forecast.communication.dispatch import (
     hit_share,
     token_bytes,
 )
-from trainwright.spec.model import Experts
+from trainwright.spec.parts.experts import Experts
 from trainwright.spec.stack import Dispatch
 from trainwright.spec.workload import Workload
 

@@ -1,0 +1,1 @@
+"""What a ``ModelSpec`` is made of beside its sizes, one record for each part of a network."""
