@@ -72,8 +72,8 @@ def overrides_of(plan: Plan, recipe: Recipe, asked: Workload, *, precision: bool
 
 
 def _model_keys(model: ModelSpec) -> dict[str, Any] | None:
-    """Returns the model section of exactly this shape; None where there is none."""
-    if model.family not in FAMILIES:
+    """Returns the model section of exactly this shape; None where there is none, or its data would be images."""
+    if model.family not in FAMILIES or model.sees_images:
         return None
     names = ("family", "layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "context_tokens")
     keys = {name: getattr(model, name) for name in (*names, "tied", "rope_theta", "norm_epsilon")}

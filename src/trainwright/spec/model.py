@@ -23,6 +23,7 @@ ModelKind = Literal["decoder", "encoder", "vision"]
 FAMILIES: Mapping[str, str] = {
     "llama": "trainwright.spec.families.llama:FAMILY",
     "gpt2": "trainwright.spec.families.gpt2:FAMILY",
+    "vit": "trainwright.spec.families.vit:FAMILY",
 }
 """Families that are built here, each with its ``Family`` (``spec/families/family.py``)."""
 PLANNED_FAMILIES: tuple[str, ...] = (
@@ -53,7 +54,6 @@ PLANNED_FAMILIES: tuple[str, ...] = (
     "roberta",
     "starcoder2",
     "transformer",
-    "vit",
 )
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from trainwright.core.config.by_name import ByName
+from trainwright.core.registry import is_reference
 from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.base import Section
@@ -69,6 +70,8 @@ class Recipe(Section):
         if self.train.sequence_tokens > self.model.context_tokens:
             longest = f"model.context_tokens ({self.model.context_tokens})"
             raise ValueError(f"train.sequence_tokens ({self.train.sequence_tokens}) exceeds {longest}")
+        if self.model.loaded.sees_images:
+            raise ValueError(f"model.family {self.model.family} sees images, and the task {self.task.name} reads texts")
         if self.task.kind.needs == "documents-with-labels" and not self.data.labelled:
             source = next(number for number, each in enumerate(self.data.sources) if not each.labelled)
             raise ValueError(
@@ -89,7 +92,7 @@ class Recipe(Section):
         optimizer, network = self.train.optimizer, FAMILY.load(self.model.family).network
         names = {} if optimizer.name == optimizer.counted_as else {"optimizer": optimizer.name}
         names |= {} if self.task.kind.measured else {"task": self.task.name}
-        return names if network == DECODER else names | {"network": network}
+        return names | {"network": network} if is_reference(self.model.family) and network != DECODER else names
 
     def epoch_tokens(self, *, tokens: int, documents: int) -> int:
         """Returns the tokens that training computes on in one pass over a split; padding counts.

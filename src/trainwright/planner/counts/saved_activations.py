@@ -107,10 +107,14 @@ def products_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = "none") -> int:
     """Returns the bytes kept beside the blocks: indices, positions, the last norm, and a mask of documents.
 
-    Documents have positions of their own in each sequence. All blocks add one mask to their scores: the fused kernel
-    keeps it, and so do blocks that are computed again.
+    Of images they are the pixels and the last norm. Documents have positions of their own in each sequence. All blocks
+    add one mask to their scores: the fused kernel keeps it, and so do blocks that are computed again.
     """
     tokens, size = batch.tokens, batch.element_bytes
+    if model.sees_images:
+        pixels = size * 3 * model.image_size**2  # the patches, for the gradient of their projection
+        dropped = 8 * (batch.sequences + batch.sequence_tokens) if model.dropout else 0
+        return batch.sequences * pixels + _norm_bytes(model, batch) + dropped
     rows = tokens if batch.document_masking else batch.sequence_tokens // batch.cp
     positions = 8 * rows if model.positions == "learned" else rows * model.head_size * size
     masked = batch.document_masking or batch.gathers
@@ -209,13 +213,15 @@ def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
     Always its gradients of the hidden states and (fp32) of the head, and the head where it was cast or filled up.
     Beside them either logits and log-probabilities in fp32, or one of these with its gradient, cast or filled up, the
-    head's gradient of this chunk and two narrow products.
+    head's gradient of this chunk and two narrow products. Of an image one token is read, whose logits are classes.
     """
-    size, vocabulary = batch.element_bytes, -(-model.vocabulary // batch.tp)
-    rows = loss_rows(batch.kernels.loss_chunk_tokens, tokens=batch.tokens, vocabulary=vocabulary)
+    size, vocabulary, tokens = batch.element_bytes, -(-model.vocabulary // batch.tp), batch.tokens
+    if model.sees_images:
+        vocabulary, tokens = model.classes, batch.sequences
+    rows = loss_rows(batch.kernels.loss_chunk_tokens, tokens=tokens, vocabulary=vocabulary)
     wide = padded_rows(vocabulary, batch.kernels.pad_vocabulary)
     head = wide * model.width
     reduced = size if size < 4 or wide > vocabulary else 0
     softmax = 4 * rows * (vocabulary + (wide if size == 4 else vocabulary))
     products = rows * (4 * vocabulary + wide * reduced) + head * size + 2 * rows * model.width * size
-    return batch.tokens * model.width * size + 4 * vocabulary * model.width + head * reduced + max(softmax, products)
+    return tokens * model.width * size + 4 * vocabulary * model.width + head * reduced + max(softmax, products)

@@ -12,7 +12,7 @@ from trainwright.core.extension import Extension
 from trainwright.core.frozen import dataclass
 from trainwright.core.plug_in import InstanceOf
 from trainwright.core.spelling import unknown
-from trainwright.spec.model import FAMILIES, PLANNED_FAMILIES, Activation, ModelSpec, Norm, Positions
+from trainwright.spec.model import FAMILIES, PLANNED_FAMILIES, Activation, ModelKind, ModelSpec, Norm, Positions
 
 DECODER = "trainwright.model.decoder:Decoder"
 """The network whose parameters, operations and memory plans count."""
@@ -26,6 +26,7 @@ class Family:
         gated: the feed-forward has three matrices.
         norm, positions, bias, activation, tied: as in ``ModelSpec``; a recipe may tie otherwise.
         ffn_width: the feed-forward's default size for a width.
+        kind: what it reads and how, as in ``ModelSpec``.
         network: ``package.module:class`` of the ``Network`` that computes it.
         huggingface: the module with ``from_config``, ``to_config``, ``from_hf`` and ``to_hf``; None: it has no such
             form.
@@ -38,9 +39,15 @@ class Family:
     activation: Activation
     tied: bool
     ffn_width: Callable[[int], int]
+    kind: ModelKind = "decoder"
     network: str = DECODER
     huggingface: str | None = None
     CODE: ClassVar[tuple[str, ...]] = ("network", "huggingface")
+
+    @property
+    def sees_images(self) -> bool:
+        """Returns whether its input is images."""
+        return self.kind == "vision"
 
 
 FAMILY = Extension("family", FAMILIES, InstanceOf(Family))

@@ -8,7 +8,7 @@ from typing import Any
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.spec.convnet import ConvNetSpec
-from trainwright.spec.families import dense, encoders, experts, gpt2, llama
+from trainwright.spec.families import dense, encoders, experts, gpt2, llama, vit
 from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.model import ModelSpec
 
@@ -41,7 +41,7 @@ READERS: Mapping[str, Callable[[ConfigReader], ModelSpec | ConvNetSpec]] = {
     "resnet": encoders.resnet,
     "roberta": encoders.roberta,
     "starcoder2": dense.starcoder2,
-    "vit": encoders.vit,
+    "vit": vit.vit,
 }
 """``model_type`` to the function that reads it."""
 

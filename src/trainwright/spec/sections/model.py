@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -43,6 +44,8 @@ class ModelSection(Section):
         None, gt=0, description="feed-forward size; default: 8/3 width to a multiple of 64 (llama), 4 width (gpt2)"
     )
     context_tokens: Count = Field(1024, description="longest sequence the model can see")
+    image_size: int | None = Field(None, gt=0, description="pixels of an image, wide and high, for a network of images")
+    patch_size: int | None = Field(None, gt=0, description="pixels of a patch, wide and high; each becomes a token")
     tied: bool | None = Field(None, description="share the embedding with the output head; default: the family's")
     rope_theta: float = Field(10000.0, gt=0, description="base of the rotary frequencies")
     norm_epsilon: float = Field(1e-5, gt=0, description="epsilon of the normalisation layers")
@@ -57,18 +60,49 @@ class ModelSection(Section):
             near = _nearest_divisor(self.width, self.heads)
             what = f"width ({self.width}) is not divisible by heads ({self.heads})"
             raise ValueError(f"{what}; nearest that does: heads={near}, or set head_size")
-        if problems := self.spec(vocabulary=1).problems():
+        if problem := self._image_problem():
+            raise ValueError(problem)
+        # How many classes there are the task says.
+        if problems := replace(spec := self.spec(vocabulary=1), classes=int(spec.sees_images)).problems():
             raise ValueError("; ".join(problems))
+        # An image has as many tokens as it has, whatever text could have.
+        object.__setattr__(self, "context_tokens", spec.context_tokens)
         return self
 
-    def spec(self, *, vocabulary: int) -> ModelSpec:
-        """Returns the shape, for a tokenizer of ``vocabulary`` entries."""
+    def _image_problem(self) -> str | None:
+        """Returns what is wrong with the sizes of images, or None."""
+        sizes = {"image_size": self.image_size, "patch_size": self.patch_size}
+        if not self.loaded.sees_images:
+            given = [name for name, size in sizes.items() if size is not None]
+            return f"{given[0]} is for a network of images, which {self.family} is not" if given else None
+        missing = [name for name, size in sizes.items() if size is None]
+        if missing:
+            return f"{self.family} needs {' and '.join(missing)}"
+        tokens = self.spec(vocabulary=0).context_tokens
+        if "context_tokens" in self.model_fields_set and self.context_tokens != tokens:
+            return f"context_tokens ({self.context_tokens}) is not the {tokens} tokens of an image: leave it out"
+        return None
+
+    @property
+    def loaded(self) -> Family:
+        """Returns the family.
+
+        Raises:
+            RecipeError: it is a plug-in that cannot be imported, or no ``Family``.
+        """
         try:
             family: Family = FAMILY.load(self.family)
         except RecipeError as error:
             raise error.at("family") from error
+        return family
+
+    def spec(self, *, vocabulary: int) -> ModelSpec:
+        """Returns the shape, for a tokenizer of ``vocabulary`` entries."""
+        family = self.loaded
         with blaming(self.family, where="family"):
             ffn_width = self.ffn_width or family.ffn_width(self.width)
+        image, patch = self.image_size or 0, self.patch_size or 0
+        tokens = (image // max(patch, 1)) ** 2 + 1 if family.sees_images else self.context_tokens
         return ModelSpec(
             family=self.family,
             layers=self.layers,
@@ -77,8 +111,8 @@ class ModelSection(Section):
             kv_heads=self.kv_heads or self.heads,
             head_size=self.head_size or self.width // self.heads,
             ffn_width=ffn_width,
-            vocabulary=vocabulary,
-            context_tokens=self.context_tokens,
+            vocabulary=0 if family.sees_images else vocabulary,
+            context_tokens=tokens,
             tied=family.tied if self.tied is None else self.tied,
             gated=family.gated,
             norm=family.norm,
@@ -88,6 +122,9 @@ class ModelSection(Section):
             bias=family.bias,
             activation=family.activation,
             dropout=Dropout(**self.dropout.model_dump()),
+            kind=family.kind,
+            image_size=image,
+            patch_size=patch,
         )
 
     def differences(self, asked: ModelSpec, base: ModelSpec) -> Iterator[RecipeError]:

@@ -1,4 +1,4 @@
-"""Encoders: what stands on them, and how large an image is."""
+"""Encoders: what stands on them, and what the counts do not cover."""
 
 from __future__ import annotations
 
@@ -31,19 +31,11 @@ def test_bert_stands_under_one_of_its_heads(architecture, logits, pooler, classe
     assert (spec.makes_logits, spec.pooler, spec.classes) == (logits, pooler, classes)
 
 
-@pytest.mark.parametrize(("image", "patch", "tokens"), [(48, 16, 10), ([48, 48], [8, 8], 37)])
-def test_an_image_is_its_patches_and_one_token(image, patch, tokens):
-    spec = encoders.vit(keys_of("vit", image_size=image, patch_size=patch))
-    assert (spec.image_size, spec.context_tokens) == (48, tokens)
-
-
 @pytest.mark.parametrize(
     ("reader", "name", "changes", "message"),
     [
         (encoders.bert, "bert-masked", {"is_decoder": True}, "is_decoder=True"),
         (encoders.bert, "bert-masked", {"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice"),
-        (encoders.vit, "vit", {"num_channels": 4}, "num_channels=4"),
-        (encoders.vit, "vit", {"image_size": [48, 32]}, r"image_size \(seen \[48, 32\], expected a whole number"),
         (encoders.resnet, "resnet-basic", {"layer_type": "dense"}, r"layer_type \(seen 'dense', expected one of bott"),
         (encoders.resnet, "resnet-basic", {"depths": []}, r"depths \(seen \[\], expected a list of whole numbers"),
         (encoders.resnet, "resnet-basic", {"downsample_in_first_stage": True}, "downsample_in_first_stage=True"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -63,3 +64,28 @@ def test_the_number_of_heads_that_is_proposed_is_the_nearest(width, heads) -> No
         proposed = int(re.search(r"heads=(\d+)", str(caught.value))[1])
         divisors = [number for number in range(1, width + 1) if width % number == 0]
         assert proposed == min(divisors, key=lambda number: abs(number - heads))
+
+
+VIT = {"family": "vit", "layers": 2, "width": 64, "heads": 4, "image_size": 48, "patch_size": 16}
+
+
+def test_an_image_decides_how_many_tokens_there_are() -> None:
+    section = ModelSection(**VIT)
+    spec = replace(section.spec(vocabulary=300), classes=3)
+    assert (section.context_tokens, spec.context_tokens, spec.vocabulary, spec.kind) == (10, 10, 0, "vision")
+    assert spec.problems() == ()
+    assert ModelSection(**section.model_dump()) == section, "what is written out can be read"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"patch_size": None}, "vit needs patch_size"),
+        ({"image_size": 50}, r"image_size \(50\) must be a multiple of patch_size \(16\)"),
+        ({"context_tokens": 12}, r"context_tokens \(12\) is not the 10 tokens of an image: leave it out"),
+        ({"family": "gpt2"}, "image_size is for a network of images, which gpt2 is not"),
+    ],
+)
+def test_sizes_of_images_that_cannot_be_are_named(change, message) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ModelSection(**(VIT | change))
