@@ -10,6 +10,9 @@ from trainwright.core.frozen import dataclass
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.workload import Method, MomentDtype, Offload, Precision, Schedule, States, ZeroStage
 
+Selective = Literal["attention", "operations"]
+"""What selective recomputation makes again: attention between its products alone (Megatron; Korthikanti et al., 2022,
+arXiv 2205.05198, section 5), or all but some operations' results (torchtitan's, and this trainer's)."""
 MemoryKind = Literal["allocated", "reserved", "device"]
 """torch's peak of allocated bytes, of reserved bytes, or what the driver reports for the process, context included."""
 STASH = 5
@@ -235,6 +238,7 @@ class Stack:
     """Whether scores stay out of memory, where a source does not say."""
     flash: Flash = "flash-2"
     """Whose fused attention it calls."""
+    selective: Selective = "operations"
     update_bytes: float = 28.0
     """What AdamW moves for a parameter in fp32: 28 in one fused kernel, 80 operation by operation."""
     full_update_bytes: float | None = None

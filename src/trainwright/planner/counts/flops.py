@@ -10,10 +10,16 @@ pixels need no gradient. Recomputation is never counted as model FLOPs.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from trainwright.core.frozen import dataclass
 from trainwright.core.registry import load
 from trainwright.planner.counts.parameters import BLOCK_PARTS, CONVOLUTIONS, matrices
 from trainwright.spec.convnet import AnyModel, ConvNetSpec
+
+if TYPE_CHECKING:
+    from trainwright.spec.run import RunSpec
+    from trainwright.spec.workload import Recompute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,3 +110,20 @@ def utilisation(flops_per_s: float, peak_flops_per_s: float | None) -> float | N
     if not peak_flops_per_s or flops_per_s > peak_flops_per_s:
         return None
     return flops_per_s / peak_flops_per_s
+
+
+def again_flops(run: RunSpec, recompute: Recompute, whole: Flops, *, compiled: bool) -> float:
+    """Returns how many of a forward pass's operations recomputation repeats.
+
+    Selective recomputation repeats attention where the software means that, or its scores are never kept; of other
+    operations none counts as one but every second product of compiled code (torchtitan, arXiv 2410.06511, section
+    2.1.3).
+    """
+    if recompute == "full":
+        return float(whole.linear + whole.attention)
+    if recompute == "none":
+        return 0.0
+    if run.stack.selective == "attention":
+        return float(whole.attention)
+    halves = compiled and run.stack.memory.kernels != "own"
+    return (whole.linear / 2 if halves else 0.0) + (0.0 if run.workload.fused_attention else float(whole.attention))

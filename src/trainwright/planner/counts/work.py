@@ -155,6 +155,8 @@ class Work:
     lighter_ends: Values = 0.0
     """The same of first and last stage together, which one rank of a bidirectional pipeline has."""
     short_s: Values = 0.0
+    attention_again: Values = 0.0
+    """1 where selective recomputation repeats attention between its products, and nothing else."""
     thin_heads: Values = 1.0
     """How much longer ``attention_s`` takes than with heads of the size that rates are for."""
     busy: Numbers

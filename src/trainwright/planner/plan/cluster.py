@@ -14,7 +14,7 @@ from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.cost.keeping import Keeping, keeping, kept_of
 from trainwright.planner.cost.run_cost import RunCost, run_cost
 from trainwright.planner.cost.scaling_laws import held_rate_s
-from trainwright.planner.counts.flops import count_flops, utilisation
+from trainwright.planner.counts.flops import again_flops, count_flops, utilisation
 from trainwright.planner.counts.lengths import padded_tokens
 from trainwright.planner.counts.parameters import active_parameters, parameter_counts
 from trainwright.planner.forecast.forecast import Forecast, corrected, step_s
@@ -357,7 +357,7 @@ def _run_phases(scenario: Scenario, forecast: Forecast, run: RunCost) -> PhaseTi
 def _recomputed_share(scenario: Scenario, choice: Choice) -> float:
     """Returns the operations that are really computed, padding's too, over those that the model needs."""
     whole = count_flops(scenario.run.model, sequences=1, sequence_tokens=scenario.run.workload.sequence_tokens)
-    again: float = {"none": 0, "selective": whole.attention, "full": whole.linear + whole.attention}[choice.recompute]
+    again = again_flops(scenario.run, choice.recompute, whole, compiled=choice.parallel.compile)
     work = scenario.run.workload
     if work.recompute_budget:
         again *= work.recomputed_share(scenario.run.transformer.blocks)

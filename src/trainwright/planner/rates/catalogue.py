@@ -224,7 +224,7 @@ class Catalogue:
             return convnet_work(model, workload, layouts, device)
         stack = run.stack
         written = stack.full_update_bytes if workload.element_bytes == 4 else None
-        return forward_work(
+        counted = forward_work(
             model,
             workload,
             layouts,
@@ -235,6 +235,7 @@ class Catalogue:
             adapter_moves=adapter_moves(stack),
             double_quantised=stack.memory.double_quantised,
         )
+        return replace(counted, attention_again=float(stack.selective == "attention"))
 
     def rates(self, run: RunSpec) -> Rates:
         """Returns every rate of the run, by name."""
@@ -242,6 +243,10 @@ class Catalogue:
 
 
 CATALOGUE = Catalogue()
+
+
+TINY_S = 1e-12
+"""What no pass is shorter than, but one that has nothing to do."""
 
 
 def reached(work: Work, rate: Rates, *, left: Values = 1.0) -> Kernels:
@@ -257,8 +262,11 @@ def reached(work: Work, rate: Rates, *, left: Values = 1.0) -> Kernels:
     between = (moved + rate.adapted * work.adapted_s) / rate.bandwidth
     dequantised = (rate.dequantised * work.dequantised_s + work.changed_s) / rate.bandwidth
     head, loss = work.head_s / rate.head, rate.loss * work.loss_s
+    forward = products + attention + between + dequantised
+    # Scores that fused attention never writes are no reason to repeat it: it costs its whole forward pass all the same.
+    core = (attention + rate.scores * work.scores_s / rate.bandwidth) / np.maximum(forward, TINY_S)
     return Kernels(
-        forward=products + attention + between + dequantised,
+        forward=forward,
         backward=work.backward_products * products + ATTENTION_BACKWARD * attention + 2 * between + dequantised,
         weight=(work.backward_products - 1) * products,
         head=head + loss / 2,
@@ -266,7 +274,7 @@ def reached(work: Work, rate: Rates, *, left: Values = 1.0) -> Kernels:
         update=rate.update * work.update_s / rate.bandwidth + work.orthogonal_s / rate.head,
         casts=rate.casts * work.casts_s / rate.bandwidth,
         launches=rate.launch_s * (work.kernels + rate.expert_kernels * work.expert_layers),
-        again=rate.selective,
+        again=np.where(np.asarray(work.attention_again) > 0, core, rate.selective),
         pace=rate.compute,
         lighter=work.lighter,
         lighter_ends=work.lighter_ends,

@@ -119,7 +119,7 @@ class Probed:
             name: np.asarray([row[name] for row in rows], dtype=np.float64)[places.reshape(-1)] for name in _OF_ONE
         }
         lighter, ends = lighter_ends(model, layouts)
-        return Kernels(**columns, again=self.catalogue.rates(run).selective, lighter=lighter, lighter_ends=ends)
+        return Kernels(**columns, again=self.catalogue.kernels(run, layouts).again, lighter=lighter, lighter_ends=ends)
 
     def exposure(self, run: RunSpec) -> Exposure:
         """Returns what the run's stack makes of communication, as the catalogue says."""

@@ -197,3 +197,10 @@ def test_a_stack_says_how_it_sends_to_experts():
 def test_this_trainer_chooses_among_the_precisions_of_a_recipe():
     written = get_args(TrainSection.model_fields["precision"].annotation)
     assert set(read_stack("trainwright").runs.precisions) == set(written) - {"auto"} <= set(DTYPES)
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_selective_recomputation_spares_what_it_repeats(name):
+    """What fused kernels keep beside scores is counted as kept (``forecast.memory.activations``)."""
+    stack = read_stack(name)
+    assert (stack.selective == "attention") == (stack.memory.kernels == "fused")

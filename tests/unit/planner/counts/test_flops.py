@@ -10,8 +10,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fixtures.planned_models import LLAMA
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.model.decoder import Decoder
-from trainwright.planner.counts.flops import count_flops, training_flops_per_token, utilisation
+from trainwright.planner.counts.flops import again_flops, count_flops, training_flops_per_token, utilisation
+from trainwright.spec.run import RunSpec
+from trainwright.spec.workload import Workload
 
 
 def counted(call):
@@ -80,3 +84,21 @@ def test_without_a_peak_nothing_is_known():
 
 def test_a_beaten_peak_is_no_peak():
     assert utilisation(1.35e11, 1e11) is None
+
+
+def test_recomputation_repeats_what_the_software_means_by_it():
+    work = Workload(sequence_tokens=64, batch_tokens=64, steps=1, precision="bf16", optimizer="adamw", states="fp32")
+    whole = count_flops(LLAMA, sequences=1, sequence_tokens=64)
+
+    def again(stack, recompute, *, compiled=False, **options):
+        run = RunSpec(
+            model=LLAMA, workload=replace(work, **options), cluster=cluster("8xh100-sxm"), stack=read_stack(stack)
+        )
+        return again_flops(run, recompute, whole, compiled=compiled)
+
+    assert again("torchtitan", "none") == 0
+    assert again("torchtitan", "full") == whole.linear + whole.attention
+    assert again("megatron-core", "selective") == whole.attention
+    assert again("torchtitan", "selective", compiled=True) == whole.linear / 2
+    assert again("trainwright", "selective", compiled=True) == 0
+    assert again("trainwright", "selective", fused_attention=False) == whole.attention
