@@ -11,6 +11,14 @@ from typing import Any, NoReturn
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import ascii_twin, did_you_mean
 
+MEANT = {
+    "--on": ("--devices", "--have"),
+    "--format": ("--json",),
+    "--gpu": ("--on", "--devices"),
+    "--gpus": ("--on", "--devices"),
+}
+"""What is meant by options that other commands or other tools have, where this command has one of these."""
+
 
 class CommandParser(argparse.ArgumentParser):
     """The parser of one command, or of one subcommand."""
@@ -65,7 +73,9 @@ class CommandParser(argparse.ArgumentParser):
         flag = unknown[0].partition("=")[0]
         others = self.having(flag)
         elsewhere = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'} it" if others else None
-        fix = elsewhere or did_you_mean(flag, options) or f"see: {self.prog} --help"
+        meant = [option for option in MEANT.get(flag, ()) if option in options]
+        here = f"did you mean {' or '.join(map(repr, meant))}?" if meant else None
+        fix = here or elsewhere or did_you_mean(flag, options) or f"see: {self.prog} --help"
         if "--model" in options and not ascii_twin(flag).startswith("-"):
             fix = f"a model or a recipe is given so: {self.prog} --model {shlex.quote(unknown[0])}"
         raise RecipeError("unknown argument", where=self.prog, seen=repr(" ".join(unknown)), fix=fix)

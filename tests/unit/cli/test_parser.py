@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 
@@ -54,6 +55,22 @@ def test_a_word_where_a_model_is_an_option_is_told_its_option():
         parser.parse_args(["my run.yaml"])
     with pytest.raises(RecipeError, match="did you mean '--model'"):
         parser.parse_args(["--modle", "gpt2"])
+
+
+@pytest.mark.parametrize(
+    ("flag", "hint"),
+    [
+        ("--on", "did you mean '--devices' or '--have'?"),
+        ("--format", "did you mean '--json'?"),
+        ("--gpus", "'--devices'"),
+    ],
+)
+def test_an_option_of_another_tool_is_told_ours(flag, hint):
+    parser = CommandParser(prog="trainwright recommend")
+    for option in ("--devices", "--have", "--json", "--rate"):
+        parser.add_argument(option)
+    with pytest.raises(RecipeError, match=re.escape(hint)):
+        parser.parse_args([flag, "h100-sxm"])
 
 
 def test_subcommands_have_the_common_arguments():
