@@ -29,7 +29,7 @@ from trainwright.hardware.catalogue.models import published_model
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.sections.train import AdamWSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress
 from trainwright.stages.train.optimizer import Optimizers
 

@@ -28,7 +28,7 @@ from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.allocator import keep_freed_memory
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import MuonSection
+from trainwright.spec.sections.updates.optimizer import MuonSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 keep_freed_memory()

@@ -83,8 +83,8 @@ def add_all(copy: Copy) -> None:
         ("launch/launchers.py", "LAUNCHERS = {", "named", "launch.named:Named"),
     ):
         copy.replace(file, start, f'{start}"{name}": "trainwright.{reference}", ')
-    copy.replace("spec/sections/train.py", '("adamw", ', '("adamw", "momentum", ')
-    copy.replace("spec/sections/train.py", '"wsd", ', '"wsd", "square_root", ')
+    copy.replace("spec/sections/updates/optimizer.py", '("adamw", ', '("adamw", "momentum", ')
+    copy.replace("spec/sections/updates/schedule.py", '"wsd", ', '"wsd", "square_root", ')
     task = '    "informed": TaskKind(make="trainwright.model.tasks.informed:informed"),\n'
     copy.insert("spec/sections/task.py", task, after="TASKS: Mapping")
 

@@ -26,7 +26,7 @@ from trainwright.runtime.device import choose, synchronise
 from trainwright.runtime.mesh import joined
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.train import AdamWSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection
 from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan
 from trainwright.stages.doctor.stage import examine
 from trainwright.stages.plan.build import build_plan

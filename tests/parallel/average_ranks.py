@@ -18,7 +18,7 @@ from parallel.ranks import Training, batch_of
 from trainwright.artifact.checkpoint.index import AVERAGE
 from trainwright.spec.sections.average import EmaSection
 from trainwright.stages.train.ranks.world import world_of
-from trainwright.stages.train.weights.average import averaged
+from trainwright.stages.train.weights.average import AveragedOptimizers
 from trainwright.stages.train.world import ALONE, World
 
 RANKS, STEPS, DECAY = 2, 4, 0.6
@@ -37,7 +37,7 @@ class Averaging(Training):
 
     def __init__(self, case: Case, world: World) -> None:
         super().__init__(case, world)
-        self.optimizers = averaged(self.network, self.optimizers, EmaSection(decay=DECAY), 0)
+        self.optimizers = AveragedOptimizers(self.network, self.optimizers, EmaSection(decay=DECAY), 0)
 
     def steps(self, *, looking: bool) -> list[dict[str, Tensor]]:
         """Every whole weight before the first update and after each; ``looking`` has passes of the average between."""

@@ -178,6 +178,16 @@ UNEQUAL = (
 )
 """Shares of the batch; one share of ten of seven sequences is none at all."""
 
+RULES = (
+    Case(layout={"dp_shard": 2}, optimizer="momentum", ragged=True),
+    Case(layout={"dp_shard": 2}, family="gpt2", optimizer="adam"),
+    Case(layout={"dp_replicate": 2}, optimizer="adafactor"),
+    Case(layout={"dp_shard": 2}, optimizer="lion", documents=True),
+    Case(layout={"dp_shard": 2, "zero_stage": 1}, optimizer="schedule-free"),
+    Case(layout={"tp": 2}, optimizer="schedule-free"),
+)
+"""Optimizers beside AdamW and Muon; Adafactor's means are over whole matrices, which only copies have."""
+
 DROPS: dict[str, object] = {"dropout": True, "dtype": "fp64"}
 DROPPED = (
     case({"tp": 2}, DROPS | {"family": "gpt2", "recompute": "full"}),
@@ -237,4 +247,4 @@ BLOCKED = (
 """Attention by flex_attention, as torch computes it where there is no kernel; one process has torch's fused one."""
 
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
-CASES += CONTEXTS + COMPOSED + UNEQUAL + HALVES + HALF_SUMS + PADDED + HEAD_BIASES + BLOCKED
+CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + HALVES + HALF_SUMS + PADDED + HEAD_BIASES + BLOCKED

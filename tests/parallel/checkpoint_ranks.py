@@ -19,13 +19,13 @@ from trainwright.artifact.events import Events
 from trainwright.core.errors import TrainwrightError
 from trainwright.model.build import build_network
 from trainwright.spec.sections.average import EmaSection
-from trainwright.spec.sections.train import AdamWSection, MuonSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection, MuonSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress, whole_on_cpu
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.saving import writing
-from trainwright.stages.train.weights.average import averaged
+from trainwright.stages.train.weights.average import AveragedOptimizers
 from trainwright.stages.train.world import ALONE, World
 
 RANKS = 4
@@ -53,7 +53,7 @@ class Training:
         self.network.initialise(seed)
         self.world.share(self.network, compiled=False)
         optimizers = Optimizers(self.network, FAMILIES[family])
-        self.optimizers = averaged(self.network, optimizers, EmaSection(decay=0.5), 0)
+        self.optimizers = AveragedOptimizers(self.network, optimizers, EmaSection(decay=0.5), 0)
         for parameter in self.network.parameters():
             parameter.grad = torch.full_like(parameter, 0.1) + parameter.detach()
         self.optimizers.step(1.0)

@@ -28,7 +28,17 @@ from trainwright.runtime.norms import local
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.sections.faults import FaultsSection
-from trainwright.spec.sections.train import AdamWSection, LossScaleSection, MuonSection, OptimizerSection
+from trainwright.spec.sections.train import LossScaleSection
+from trainwright.spec.sections.updates.optimizer import (
+    AdafactorSection,
+    AdamSection,
+    AdamWSection,
+    LionSection,
+    MuonSection,
+    OptimizerSection,
+    ScheduleFreeSection,
+    SgdSection,
+)
 from trainwright.spec.workload import KernelChoice
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.world import world_of
@@ -53,6 +63,11 @@ SECTIONS: Mapping[str, OptimizerSection] = {
     "sgd": OptimizerSection(name="parallel.ranks:sgd", lr=0.1),
     "adamw": AdamWSection(lr=1e-3),
     "muon": MuonSection(lr=1e-3),
+    "momentum": SgdSection(lr=0.1, nesterov=True, weight_decay=0.01),
+    "adam": AdamSection(lr=1e-3, weight_decay=0.01),
+    "adafactor": AdafactorSection(lr=1e-3, weight_decay=0.01),
+    "lion": LionSection(lr=1e-3),
+    "schedule-free": ScheduleFreeSection(lr=1e-3),
 }
 
 

@@ -89,8 +89,10 @@ def _train_keys(plan: Plan) -> dict[str, Any] | None:
         "train.sequence_tokens": work.sequence_tokens,
         "train.batch_tokens": work.batch_tokens,
         "train.recompute": work.recompute,
-        "train.optimizer.name": work.optimizer,
+        "train.optimizer.name": "sgd" if work.optimizer == "plain-sgd" else work.optimizer,
     }
+    if work.optimizer == "plain-sgd":
+        keys["train.optimizer.momentum"] = 0
     if work.moments is not None:
         keys["train.optimizer.moments"] = work.moments
     if work.activation_offload:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from trainwright.spec.families.family import FAMILY, Family
 from trainwright.spec.model import FAMILIES, ModelSpec
 from trainwright.spec.plan import Plan
-from trainwright.spec.workload import OWN_OPTIMIZERS
 
 
 def is_trained_here(plan: Plan) -> bool:
@@ -45,4 +44,5 @@ def is_run_here(plan: Plan) -> bool:
     work, offload = plan.workload, plan.parallel.offload
     plain = work.adapter is None and work.example_tokens is None and work.states == "fp32"
     moved = work.update_in_backward or work.paged_moments or offload not in ("none", "optimizer")
-    return plain and not moved and work.optimizer in OWN_OPTIMIZERS
+    cut = work.optimizer == "adafactor" and (plan.parallel.tp > 1 or plan.parallel.zero_stage > 0)
+    return plain and not moved and not cut

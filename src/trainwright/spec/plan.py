@@ -11,7 +11,7 @@ from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import OptimizerName, ParallelPlan, Workload
+from trainwright.spec.workload import TIMED_UPDATES, OptimizerName, ParallelPlan, Workload
 
 Origin = Literal["catalog", "probed", "ledger", "default", "recipe", "given"]
 Fit = Literal["fits", "uncertain", "does not fit"]
@@ -49,7 +49,8 @@ def of_unmeasured(names: Mapping[str, str], optimizer: OptimizerName | None) -> 
         names: ``Recipe.unmeasured``.
         optimizer: what the run's optimizer is counted as.
     """
-    known = {"optimizer": f"as {optimizer}", "task": "as one pass", "network": "as the decoder"}
+    counted = f"as {optimizer}" if optimizer in TIMED_UPDATES else f"by the bytes of {optimizer}"
+    known = {"optimizer": counted, "task": "as one pass", "network": "as the decoder"}
     titles = {kind: f"memory and time of the {kind}" for kind in names}
     sources = {kind: f"nobody has measured {name}" for kind, name in names.items()}
     return tuple(

@@ -26,7 +26,7 @@ from trainwright.spec.sections.serve import ServeSection
 from trainwright.spec.sections.steps import StepSection
 from trainwright.spec.sections.task import TASK, TaskSection
 from trainwright.spec.sections.train import TrainSection
-from trainwright.spec.workload import windows_per_epoch
+from trainwright.spec.workload import TIMED_UPDATES, windows_per_epoch
 
 
 def _plain_name(name: str) -> str:
@@ -90,7 +90,8 @@ class Recipe(Section):
     def unmeasured(self) -> dict[str, str]:
         """Returns names, by what they are, of all that a plan counts as something else: nobody has measured them."""
         optimizer, network = self.train.optimizer, FAMILY.load(self.model.family).network
-        names = {} if optimizer.name == optimizer.counted_as else {"optimizer": optimizer.name}
+        known = optimizer.name == optimizer.counted and optimizer.counted in TIMED_UPDATES
+        names = {} if known else {"optimizer": optimizer.name}
         names |= {} if self.task.kind.measured else {"task": self.task.name}
         return names | {"network": network} if is_reference(self.model.family) and network != DECODER else names
 

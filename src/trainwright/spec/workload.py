@@ -16,9 +16,9 @@ from trainwright.spec.model import ModelSpec
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "nvfp4"]
 """What matrix products are computed in."""
 Recompute = Literal["none", "selective", "full"]
-OptimizerName = Literal["adamw", "muon", "adafactor", "sgd"]
-OWN_OPTIMIZERS: tuple[OptimizerName, ...] = ("adamw", "muon")
-"""Those of ``sections.train``, which plans of other machines do without."""
+OptimizerName = Literal["adamw", "muon", "adafactor", "sgd", "plain-sgd"]
+TIMED_UPDATES: tuple[OptimizerName, ...] = ("adamw", "muon")
+"""Those whose updates the doctor times; of the others (``sgd`` has momentum) it knows the bytes they move."""
 States = Literal["fp32", "mixed", "pure"]
 """How trained weights are kept. ``fp32``: weights, gradients and moments in fp32, cast where they are used (torch.amp,
 FSDP's mixed precision). ``mixed``: weights in the reduced precision, gradients and a master copy in fp32 (Megatron).

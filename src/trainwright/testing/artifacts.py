@@ -112,7 +112,7 @@ def make_plan(
             batch_tokens=train.batch_tokens,
             steps=steps,
             precision=precision,
-            optimizer=train.optimizer.counted_as,
+            optimizer=train.optimizer.counted,
             recompute=recompute or train.recompute,
             recompute_budget=train.recompute_budget,
             document_masking=train.document_masking,

@@ -17,7 +17,8 @@ from safetensors.torch import load_file, save_file
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import OptimizerSection, TrainSection
+from trainwright.spec.sections.train import TrainSection
+from trainwright.spec.sections.updates.optimizer import OptimizerSection
 from trainwright.stages.train.optimizer import Optimizers
 
 VOCABULARY = 40

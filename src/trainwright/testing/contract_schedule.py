@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from trainwright.spec.sections.train import ScheduleSection, TrainSection
+from trainwright.spec.sections.train import TrainSection
+from trainwright.spec.sections.updates.schedule import ScheduleSection
 from trainwright.stages.train.schedule import load_schedule, rate
 
 PARTS = 1000

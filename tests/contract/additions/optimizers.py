@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch.optim import SGD, Optimizer
 
 from trainwright.model.network import Network
-from trainwright.spec.sections.train import OptimizerSection
+from trainwright.spec.sections.updates.optimizer import OptimizerSection
 
 
 def momentum(network: Network, section: OptimizerSection) -> list[Optimizer]:

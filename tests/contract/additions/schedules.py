@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.spec.sections.train import ScheduleSection
+from trainwright.spec.sections.updates.schedule import ScheduleSection
 
 
 def square_root(done: float, section: ScheduleSection) -> float:

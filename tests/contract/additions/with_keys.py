@@ -20,7 +20,8 @@ from trainwright.spec.sections.data import FilterSection
 from trainwright.spec.sections.export import ExporterSection
 from trainwright.spec.sections.serve import EngineSection
 from trainwright.spec.sections.task import TaskKind, TaskSection
-from trainwright.spec.sections.train import DecaySection, OptimizerSection
+from trainwright.spec.sections.updates.optimizer import OptimizerSection
+from trainwright.spec.sections.updates.schedule import DecaySection
 
 
 class HeavySection(OptimizerSection):

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.spec.sections.train import SCHEDULES
+from trainwright.spec.sections.updates.schedule import SCHEDULES
 from trainwright.testing.contract_schedule import ScheduleContract
 
 

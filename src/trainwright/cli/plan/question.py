@@ -101,7 +101,7 @@ def add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument("--batch", metavar="N", help="tokens of a step: 4M; of vision, images (default: at most critical)")
     run.add_argument("--sequence", metavar="N", help="tokens of a sequence (default: at most 8192; in tuning 2048)")
     run.add_argument("--precision", metavar="DTYPE", help="bf16, fp16, fp32, tf32, fp8 or nvfp4")
-    run.add_argument("--optimizer", metavar="NAME", help="adamw, muon, adafactor or sgd")
+    run.add_argument("--optimizer", metavar="NAME", help="adamw, muon, adafactor, sgd (with momentum) or plain-sgd")
     run.add_argument("--states", metavar="KIND", help="how trained weights are kept: fp32, mixed or pure")
     run.add_argument("--moments", metavar="DTYPE", help="of the optimizer: fp32, bf16 or int8 (default: as states)")
     run.add_argument(

@@ -9,23 +9,19 @@ bits are a hash of parameter, step and element, so that a run that goes on from 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from trainwright.model.dropout import mixed_bits
-from trainwright.runtime.norms import local
+from trainwright.model.optimizers.base import ByTensor, chunks
 from trainwright.runtime.rng import derive
 
-CHUNK_ELEMENTS = 1 << 18
-"""Elements whose fp32 temporaries are there at once."""
 _HALF, _WORD = 0xFFFF, 0xFFFFFFFF
 
 
-class ReducedAdamW(Optimizer):
+class ReducedAdamW(ByTensor):
     """AdamW whose state is ``exp_avg`` and ``exp_avg_sq`` in bf16 and ``step``, for parameters in fp32.
 
     Args:
@@ -47,28 +43,8 @@ class ReducedAdamW(Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update what has a gradient; ``closure`` computes gradients first, and its loss is returned."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        number = 0
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, parameter.grad, group, number)
-                number += 1
-        return loss
-
-    def _update(self, parameter: Tensor, grad_of: Tensor, group: dict[str, Any], number: int) -> None:
+    def update(self, parameter: Tensor, grad_of: Tensor, group: dict[str, Any], number: int) -> None:
+        """Update one tensor in place."""
         state = self.state[parameter]
         if not state:
             state["step"] = torch.zeros(())
@@ -76,9 +52,7 @@ class ReducedAdamW(Optimizer):
             state["exp_avg_sq"] = torch.zeros_like(parameter, dtype=torch.bfloat16)
         state["step"] += 1
         steps = int(state["step"])
-        tensors = map(local, (parameter.detach(), grad_of, state["exp_avg"], state["exp_avg_sq"]))
-        # All are contiguous, as a network makes its parameters, so that a part of each is written to in place.
-        rows = zip(*(tensor.reshape(-1).split(CHUNK_ELEMENTS) for tensor in tensors), strict=True)
+        rows = chunks(parameter.detach(), grad_of, state["exp_avg"], state["exp_avg_sq"])
         for start, (weight, grad, mean, square) in enumerate(rows):
             average, squares = moments_after(mean, square, grad, group["betas"])
             move(weight, average, squares, group, steps)

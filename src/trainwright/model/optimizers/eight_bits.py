@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from trainwright.model.dropout import mixed_bits
-from trainwright.model.optimizers.adamw import CHUNK_ELEMENTS, ReducedAdamW, moments_after, move
+from trainwright.model.optimizers.adamw import ReducedAdamW, moments_after, move
+from trainwright.model.optimizers.base import CHUNK_ELEMENTS
 from trainwright.runtime.cuts import cut_of
 from trainwright.runtime.norms import as_part_of, local
 from trainwright.runtime.rng import derive
@@ -75,7 +76,8 @@ def decoded(codes: Tensor, scales: Tensor, *, signed: bool) -> Tensor:
 class EightBitAdamW(ReducedAdamW):
     """AdamW whose state is ``exp_avg`` and ``exp_avg_sq`` as codes with ``..._scale``, and ``step``."""
 
-    def _update(self, parameter: Tensor, grad_of: Tensor, group: dict[str, Any], number: int) -> None:
+    def update(self, parameter: Tensor, grad_of: Tensor, group: dict[str, Any], number: int) -> None:
+        """Update one tensor in place."""
         state, flat = self.state[parameter], parameter.ndim == 1
         if not state:
             state["step"] = torch.zeros(())

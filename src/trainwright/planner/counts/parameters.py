@@ -29,9 +29,8 @@ AVERAGE_BYTES = 4.0
 """Of one weight's average, whatever the dtype of the weight."""
 MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0 + 4 / 256}
 """int8: one fp32 scale for 256 elements (Dettmers et al., 2022, arXiv 2110.02861)."""
-MOMENTS_PER_PARAMETER: Mapping[OptimizerName, float] = {"adamw": 2.0, "sgd": 1.0, "adafactor": 0.0}
-"""SGD has momentum, as ResNets are trained (He et al., 2015, section 3.4). Adafactor counts as 0: it keeps a row and a
-column of each matrix."""
+MOMENTS_PER_PARAMETER: Mapping[OptimizerName, float] = {"adamw": 2.0, "sgd": 1.0, "plain-sgd": 0.0}
+"""SGD has momentum, as ResNets are trained (He et al., 2015, section 3.4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +244,26 @@ def block_matrix_parameters(model: ModelSpec) -> int:
 def moments_per_parameter(model: ModelSpec, workload: Workload) -> float:
     """Returns how many moments the optimizer keeps of each parameter.
 
-    Muon keeps one of the blocks' matrices, and AdamW's of the rest.
+    Muon keeps one of the blocks' matrices, and AdamW's of the rest; Adafactor a row and a column of each matrix.
     """
+    if workload.optimizer == "adafactor":
+        return factored_elements(model) / total_parameters(model)
     if workload.optimizer == "muon":
         return MOMENTS_PER_PARAMETER["adamw"] - block_matrix_parameters(model) / total_parameters(model)
     return MOMENTS_PER_PARAMETER[workload.optimizer]
+
+
+def factored_elements(model: ModelSpec) -> int:
+    """Returns the numbers that Adafactor keeps: rows and columns of each matrix or table, and all of what is neither.
+
+    Shazeer and Stern, 2018, arXiv 1804.04235, algorithm 4; without its step count.
+    """
+    sizes = [(each.outputs, each.inputs, each.layers * each.copies) for each in matrices(model) if not each.tied]
+    if model.kind != "vision":
+        sizes.append((model.vocabulary, model.width, 1))
+    if model.positions == "learned":
+        sizes.append((model.context_tokens + model.extra_positions, model.width, 1))
+    if model.segments:
+        sizes.append((model.segments, model.width, 1))
+    whole = total_parameters(model) - sum(rows * columns * count for rows, columns, count in sizes)
+    return whole + sum((rows + columns) * count for rows, columns, count in sizes)

@@ -34,7 +34,7 @@ from trainwright.spec.device import ClusterSpec, LinkSpec, Price
 from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, Recompute, Workload
+from trainwright.spec.workload import MASKED_KERNELS, TIMED_UPDATES, KernelChoice, Recompute, Workload
 
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
     from trainwright.planner.plan.machine import Here
@@ -83,6 +83,13 @@ class Scenario:
     """On this one machine nobody asks what a run needs of a node, or how sure its verdict is."""
 
 
+def _unmeasured(question: Question) -> Mapping[str, str]:
+    """Returns what nobody has measured, an optimizer that this machine's doctor does not time among it."""
+    rule = question.optimizer
+    here = names_here(question.on) and rule is not None and rule not in TIMED_UPDATES
+    return {"optimizer": str(rule), **question.unmeasured} if here else question.unmeasured
+
+
 def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     """Returns the question's run with all that was left open chosen, and written down.
 
@@ -97,7 +104,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     here = question.here if names_here(question.on) else None
     with about("stack"):
         software = stack(question.stack)
-    assumptions = [*of_unmeasured(question.unmeasured, question.optimizer), *of_kernels(question.kernels)]
+    assumptions = [*of_unmeasured(_unmeasured(question), question.optimizer), *of_kernels(question.kernels)]
     said = question.activation_offload
     question, usual = as_usual(question, software, machines, assumptions.append, placed=placed)
     workload = workload_of(question, machines, software, assumptions)

@@ -32,7 +32,7 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
         batch_tokens=section.batch_tokens,
         steps=steps,
         precision=precision,
-        optimizer=section.optimizer.counted_as,
+        optimizer=section.optimizer.counted,
         recompute=section.recompute,
         recompute_budget=section.recompute_budget,
         document_masking=section.document_masking,

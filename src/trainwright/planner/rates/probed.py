@@ -27,14 +27,14 @@ from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.planner.counts.process import Process, process_from
 from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
-from trainwright.planner.counts.update import OPERATIONS, averaging_bytes, dealt, unfused_bytes
+from trainwright.planner.counts.update import OPERATIONS, averaging_bytes, dealt, unfused_bytes, update_bytes
 from trainwright.planner.counts.work import product_shape
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, LossChunk, OptimizerName, ParallelPlan, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, TIMED_UPDATES, KernelChoice, LossChunk, ParallelPlan, Workload
 
 DIRECTIONS: tuple[MatmulPass, ...] = ("forward", "grad_input", "grad_weight")
 COMPILED_REST = 0.6
@@ -52,8 +52,6 @@ NEAR_TOKENS = 2048
 SCORE_PASSES = (6, 7)
 """Over whole scores where they are written, forward and backward: the product's result, the mask's sum (a read and a
 write), softmax (the same), the second product; its gradient, that of softmax (three), three products."""
-MEASURED: tuple[OptimizerName, ...] = ("adamw", "muon")
-"""Optimizers whose updates the doctor measures."""
 EVALUATED_LOSS = 1 / 3
 """Of what the loss does beside its products, what is left without gradients."""
 P = TypeVar("P")
@@ -154,9 +152,8 @@ class Probed:
         if work.precision not in known:
             what, expected = "no rate for {precision} was measured", f"one of {', '.join(known)}"
             raise RecipeError(what, where=device, expected=expected, precision=work.precision)
-        if work.adapter is not None or work.optimizer not in MEASURED:
-            what = "adapters" if work.adapter is not None else f"updates of {work.optimizer}"
-            raise RecipeError("{what} were not measured", where=device, what=what)
+        if work.adapter is not None:
+            raise RecipeError("adapters were not measured", where=device)
 
     def _row(self, shapes: LayoutShapes, without: Collection[Kind]) -> dict[str, float]:
         """Returns the fields of ``Kernels`` for one layout."""
@@ -270,7 +267,9 @@ class Probed:
         owned = float(owned_parameters(model, layouts)[0])
         if shapes.workload.optimizer == "adamw":
             return self.adamw_s(owned)
-        assert shapes.workload.optimizer == "muon", f"{shapes.workload.optimizer} is not among {MEASURED}"
+        if shapes.workload.optimizer not in TIMED_UPDATES:  # its bytes, and those of clipping
+            moved = update_bytes(model, replace(shapes.workload, average_every=0), layouts)
+            return self.stream_s(float(moved[0]) + 12.0 * owned, pieces=_pieces(shapes))
         orthogonalised = owned * block_matrix_parameters(model) / total_parameters(model)
         muon = float(dealt(model, layouts, self.muon_s)[0])
         clipping = self.stream_s(12.0 * orthogonalised, pieces=_pieces(shapes))

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from trainwright.core.config.by_name import ByName
-from trainwright.core.errors import RecipeError
-from trainwright.core.extension import Extension
-from trainwright.core.plug_in import Called
 from trainwright.core.registry import load
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.layout import LayoutSection
+from trainwright.spec.sections.updates.optimizer import OPTIMIZER, OPTIMIZER_KEYS, AdamWAloneSection, OptimizerSection
+from trainwright.spec.sections.updates.schedule import SCHEDULE, SCHEDULE_KEYS, DecaySection, ScheduleSection
 from trainwright.spec.summary import ResultWeights
 from trainwright.spec.workload import (
     AttentionKernel,
     KernelChoice,
-    MomentDtype,
-    OptimizerName,
     Recompute,
     ReduceDtype,
     UpdateKernel,
 )
-
-OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
-OPTIMIZER = Extension("optimizer", OPTIMIZERS, Called(arguments=("network", "section")))
-SCHEDULES: Mapping[str, str] = {
-    name: f"trainwright.stages.train.schedule:{name}" for name in ("cosine", "linear", "wsd", "constant")
-}
-SCHEDULE = Extension("schedule", SCHEDULES, Called(arguments=("done", "section")))
 
 MEANT = "trainwright.spec.sections.meant:check"
 SLURM_END = "SLURM_JOB_END_TIME"
@@ -41,90 +30,9 @@ SLURM_END = "SLURM_JOB_END_TIME"
 MOST_TOKENS = 1 << 40
 """Of a sequence and of an update: 65,000 times the 16M of the largest batches that are published (Llama 3)."""
 
-_Optimizer = Annotated[str, OPTIMIZER, Field(description="adamw, or muon for the blocks' matrices")]
-_Schedule = Annotated[
-    str, SCHEDULE, Field(description="decay shape; wsd is warm-up, stable, then linear decay over decay_fraction")
-]
-Average = Annotated[float, Field(ge=0, lt=1)]
 DeviceChoice = Literal["auto", "cpu", "cuda", "rocm", "npu", "tpu", "mps", "xpu"]
 DEVICES: tuple[str, ...] = get_args(DeviceChoice)[1:]
 """The kinds of device that training runs on; ``catalog/accelerators`` has a file for each."""
-
-
-class OptimizerSection(Section):
-    """The keys of every optimizer. A plug-in's class of keys derives from it, or from ``AdamWSection``."""
-
-    counted_as: ClassVar[OptimizerName] = "adamw"
-    """The optimizer whose memory and time a plan assumes; nobody has measured one of another name than this."""
-
-    name: _Optimizer = "adamw"
-    lr: float = Field(3e-4, gt=0, description="peak learning rate; with muon, that of AdamW")
-
-    @property
-    def reduced_moments(self) -> MomentDtype | None:
-        """Returns how moments are kept where that is not fp32."""
-        return None
-
-    def check_updates_on_host(self) -> None:
-        """Raises RecipeError for an optimizer whose update is written for the device that trains alone: not AdamW."""
-        if self.name != "adamw":
-            at = {"where": "train.optimizer.name", "seen": self.name, "expected": "adamw"}
-            raise RecipeError("only AdamW updates on the host", **at, fix="set train.exec.layout.offload=none")
-
-
-class AdamWSection(OptimizerSection):
-    """The keys of AdamW, whatever it is used on."""
-
-    embedding_lr: float | None = Field(None, gt=0, description="peak learning rate of the embeddings; default: lr")
-    betas: tuple[Average, Average] = Field((0.9, 0.95), description="AdamW's averaging of gradient and its square")
-    epsilon: float = Field(1e-8, gt=0, description="AdamW's epsilon")
-    weight_decay: float = Field(0.1, ge=0, description="decoupled weight decay of AdamW's matrices")
-
-
-class AdamWAloneSection(AdamWSection):
-    """AdamW on everything."""
-
-    moments: MomentDtype = Field("fp32", description="how AdamW's moments are kept between updates")
-
-    @property
-    def reduced_moments(self) -> MomentDtype | None:
-        """Returns bf16 or int8 where the recipe says so."""
-        return None if self.moments == "fp32" else self.moments
-
-
-class MuonSection(AdamWSection):
-    """Muon on the matrices of the blocks and AdamW on the rest."""
-
-    counted_as: ClassVar[OptimizerName] = "muon"
-
-    name: _Optimizer = "muon"
-    muon_lr: float = Field(0.02, gt=0, description="peak learning rate of Muon")
-    muon_momentum: float = Field(0.95, ge=0, lt=1, description="Muon's Nesterov momentum")
-    muon_weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay of Muon's matrices")
-
-
-class ScheduleSection(Section):
-    """Linear warm-up, then a schedule. A plug-in's class of keys derives from it, or from ``DecaySection``."""
-
-    name: _Schedule = "cosine"
-    warmup: DurationText = Field("100 steps", description="length of the warm-up")
-
-
-class DecaySection(ScheduleSection):
-    """A decay to a share of the peak."""
-
-    final_ratio: float = Field(0.1, ge=0, le=1, description="learning rate at the end as a share of the peak")
-
-
-class WsdSection(DecaySection):
-    """Stable, then linear decay."""
-
-    name: _Schedule = "wsd"
-    decay_fraction: float = Field(0.2, gt=0, le=1, description="share of the run that wsd decays over")
-
-
-_OPTIMIZER_KEYS = {"adamw": AdamWAloneSection, "muon": MuonSection}
-_SCHEDULE_KEYS = {"cosine": DecaySection, "linear": DecaySection, "wsd": WsdSection}
 
 
 class LossScaleSection(Section):
@@ -248,10 +156,10 @@ class TrainSection(Section):
     sequence_tokens: Count = Field(1024, le=MOST_TOKENS, description="tokens of one training sequence")
     batch_tokens: Count = Field(65536, le=MOST_TOKENS, description="tokens of one optimizer update, over all devices")
     duration: DurationText = Field("20 tok/param", description="'300B tok', '20 tok/param', '2000 steps', '3 epochs'")
-    optimizer: Annotated[OptimizerSection, ByName(OPTIMIZER, OptimizerSection, _OPTIMIZER_KEYS)] = Field(
+    optimizer: Annotated[OptimizerSection, ByName(OPTIMIZER, OptimizerSection, OPTIMIZER_KEYS)] = Field(
         default_factory=AdamWAloneSection, description="the update rule"
     )
-    schedule: Annotated[ScheduleSection, ByName(SCHEDULE, ScheduleSection, _SCHEDULE_KEYS)] = Field(
+    schedule: Annotated[ScheduleSection, ByName(SCHEDULE, ScheduleSection, SCHEDULE_KEYS)] = Field(
         default_factory=DecaySection, description="learning rate over time"
     )
     validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out loss")
@@ -279,9 +187,22 @@ class TrainSection(Section):
     exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
 
     @property
+    def averages(self) -> bool:
+        """Returns whether an average of the weights is kept, beside them or by the optimizer itself."""
+        return self.ema is not None or self.optimizer.averages
+
+    @property
     def result_weights(self) -> ResultWeights:
         """Returns which weights validation measures and the result has."""
-        return "trained" if self.ema is None or not self.ema.use else "averaged"
+        used = self.optimizer.averages if self.ema is None else self.ema.use
+        return "averaged" if used else "trained"
+
+    def _check_schedule_free(self) -> None:
+        if self.ema is not None:
+            raise ValueError(f"{self.optimizer.name} averages the weights itself: leave out ema")
+        if self.schedule.name != "constant":
+            name, seen = self.optimizer.name, self.schedule.name
+            raise ValueError(f"{name} needs schedule.name=constant (its warm-up stays), seen {seen}")
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -291,6 +212,8 @@ class TrainSection(Section):
                 f"batch_tokens ({self.batch_tokens}) is not a multiple of sequence_tokens "
                 f"({self.sequence_tokens}); nearest that is: {near}"
             )
+        if self.optimizer.averages:
+            self._check_schedule_free()
         if self.precision != "fp16" and self.loss_scale != LossScaleSection():
             raise ValueError(f"loss_scale is for precision=fp16, seen {self.precision}")
         if self.recompute_budget and self.recompute == "none":

@@ -63,7 +63,7 @@ def _layout(recipe: Recipe) -> Iterator[RecipeError]:
         blocks=recipe.model.layers,
         family=recipe.model.family,
         divides=recipe.task.kind.divides,
-        moments=train.optimizer.reduced_moments,
+        optimizer=train.optimizer,
         precision=train.precision,
     )
     if reasons:

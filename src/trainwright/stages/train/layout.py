@@ -12,7 +12,8 @@ from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.workload import MASKED_KERNELS, MomentDtype, ParallelPlan, Recompute, Workload
+from trainwright.spec.sections.updates.optimizer import OptimizerSection
+from trainwright.spec.workload import MASKED_KERNELS, ParallelPlan, Recompute, Workload
 
 COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
@@ -37,12 +38,12 @@ def refusals(
     blocks: int | None = None,
     family: str | None = None,
     divides: bool = True,
-    moments: MomentDtype | None = None,
+    optimizer: OptimizerSection | None = None,
     precision: str | None = None,
 ) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
 
-    ``divides``: whether the task's sequences may lie on several ranks. ``moments``: how the optimizer keeps them.
+    ``divides``: whether the task's sequences may lie on several ranks. ``optimizer``: the recipe's, where it is known.
     """
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
@@ -55,9 +56,7 @@ def refusals(
         alone += tuple(f"{axis}={getattr(parallel, axis)}: {own}; set {axis}=1" for axis in whole)
     if parallel.cp > 1 and not divides:
         alone += (f"cp={parallel.cp}: the task reads whole sequences; set cp=1",)
-    if parallel.tp > 1 and moments == "int8":
-        rows = "moments in int8 have one scale for 256 numbers of a whole row"
-        alone += (f"tp={parallel.tp}: {rows}; set tp=1 or train.optimizer.moments=bf16",)
+    alone += () if optimizer is None else optimizer.refusals(parallel)
     if precision == "fp8":
         alone += load(OF_FLOAT8, kind="precision")(parallel, recompute)
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
@@ -79,7 +78,7 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
                 blocks=model.blocks,
                 family=model.family,
                 divides=recipe.task.kind.divides,
-                moments=recipe.train.optimizer.reduced_moments,
+                optimizer=recipe.train.optimizer,
                 precision=work.precision,
             ),
         )

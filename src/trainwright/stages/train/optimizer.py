@@ -20,7 +20,8 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming, instance
 from trainwright.core.registry import load
 from trainwright.model.network import Network
-from trainwright.spec.sections.train import OPTIMIZER, AdamWSection, MuonSection, OptimizerSection
+from trainwright.model.optimizers.groups import grouped
+from trainwright.spec.sections.updates.optimizer import OPTIMIZER, AdamWSection, MuonSection, OptimizerSection
 from trainwright.spec.workload import UpdateKernel
 
 KEY = "train.optimizer.name"
@@ -52,19 +53,9 @@ def muon(network: Network, section: MuonSection) -> list[Optimizer]:
 
 
 def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> Optimizer:
-    parameters = dict(network.named_parameters())
-    # Most rows of a table get no gradient in a step, so that it may have a higher rate of its own.
-    tables = network.tables() if section.embedding_lr is not None else {}
-    groups: dict[tuple[str, float], list[nn.Parameter]] = {}
-    for name in names:
-        rate = "train/embedding_lr" if name in tables else "train/lr"
-        decay = section.weight_decay if parameters[name].ndim == 2 else 0.0
-        groups.setdefault((rate, decay), []).append(parameters[name])
-    peaks = {"train/lr": section.lr, "train/embedding_lr": section.embedding_lr or section.lr}
-    members = [
-        {"params": params, "peak_lr": peaks[rate], "rate": rate, "weight_decay": decay}
-        for (rate, decay), params in groups.items()
-    ]
+    members = grouped(
+        network, names, lr=section.lr, weight_decay=section.weight_decay, embedding_lr=section.embedding_lr
+    )
     settings: dict[str, Any] = {"lr": section.lr, "betas": section.betas, "eps": section.epsilon}
     if section.reduced_moments is None:
         return AdamW(members, **settings, fused=True)
@@ -175,7 +166,7 @@ class Optimizers:
             for parameter in parameters:
                 state = states[self._names[parameter]]
                 optimizer.state[parameter] = {
-                    key: value if key == "step" else part(parameter, value) for key, value in state.items()
+                    key: part(parameter, value) if value.ndim else value for key, value in state.items()
                 }
 
 

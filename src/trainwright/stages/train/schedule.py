@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import is_reference
-from trainwright.spec.sections.train import SCHEDULE, DecaySection, ScheduleSection, WsdSection
+from trainwright.spec.sections.updates.schedule import SCHEDULE, DecaySection, ScheduleSection, WsdSection
 
 Schedule = Callable[[float, ScheduleSection], float]
 

@@ -89,9 +89,9 @@ class Trainer:
         self.recipe, self.out, self.from_step = recipe, out, from_step
         make = load(ON_HOST, kind="memory") if settings.offload else Optimizers
         self.optimizers: Optimizers = make(network, recipe.train.optimizer, recipe.train.exec.update)
-        average = recipe.train.ema
-        if average is not None:
-            self.optimizers = load(AVERAGED, kind="average")(network, self.optimizers, average, settings.average_from)
+        if recipe.train.averages:
+            how = recipe.train, settings.average_from
+            self.optimizers = load(AVERAGED, kind="average")(network, self.optimizers, *how)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
         if network.spec.dropout:
             self.batches = load(KEYED, kind="dropout")(self.batches, recipe.seed)

@@ -42,7 +42,7 @@ def test_explain_one_key_and_all_sections(capsys):
 PLUG_IN = """
 from pydantic import Field
 from trainwright.core.extension import with_keys
-from trainwright.spec.sections.train import OptimizerSection
+from trainwright.spec.sections.updates.optimizer import OptimizerSection
 
 class HeavySection(OptimizerSection):
     momentum: float = Field(0.9, ge=0, lt=1, description="share of the former step")

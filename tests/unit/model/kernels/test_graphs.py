@@ -10,7 +10,7 @@ from trainwright.model.build import build_network
 from trainwright.model.kernels.graphs import CudaGraphs
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.timing.clock import PhaseClock
-from trainwright.spec.sections.train import AdamWSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection
 from trainwright.spec.workload import KernelChoice
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep

@@ -12,9 +12,11 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainwright.model.decoder import Decoder
-from trainwright.model.optimizers.adamw import CHUNK_ELEMENTS, ReducedAdamW, rounded_at_random
+from trainwright.model.optimizers.adamw import ReducedAdamW, rounded_at_random
+from trainwright.model.optimizers.base import CHUNK_ELEMENTS
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import AdamWAloneSection, AdamWSection, TrainSection
+from trainwright.spec.sections.train import TrainSection
+from trainwright.spec.sections.updates.optimizer import AdamWAloneSection, AdamWSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.testing.contract_optimizer import OptimizerContract
 

@@ -6,10 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainwright.model.decoder import Decoder
 from trainwright.model.optimizers.eight_bits import BLOCK, EightBitAdamW, decoded, encoded, scales_of, table
@@ -122,13 +119,6 @@ def test_moments_take_the_bytes_that_a_plan_counts():
     total = sum(each.nbytes for key, each in kept.items() if not key.endswith(".step"))
     count = sum(parameter.numel() for parameter in network.parameters())
     assert total == pytest.approx(2 * MOMENT_BYTES["int8"] * count, rel=0.02)
-
-
-@pytest.fixture
-def four_ranks():
-    dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=4)
-    yield init_device_mesh("cpu", (4,))
-    dist.destroy_process_group()
 
 
 def test_a_shard_is_updated_as_the_same_rows_of_the_whole(four_ranks):

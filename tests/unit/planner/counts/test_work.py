@@ -16,7 +16,7 @@ from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.planner.counts.adapters import adapter_parameters
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.parameters import matrices, total_parameters
+from trainwright.planner.counts.parameters import factored_elements, matrices, total_parameters
 from trainwright.planner.counts.ranks import rank_parameters
 from trainwright.planner.counts.update import update_bytes
 from trainwright.planner.counts.work import (
@@ -274,7 +274,7 @@ def test_an_update_reads_four_numbers_and_writes_three(states, each):
     ("changed", "each"),
     [
         ({"optimizer": "sgd"}, 4 + 4 + 4 + 2 * 4),  # one moment
-        ({"optimizer": "adafactor"}, 3 * 4 + 4 + 4),  # none, and the gradient three times
+        ({"optimizer": "plain-sgd"}, 4 + 4 + 4),  # none
         ({"moments": "bf16"}, 4 + 4 + 4 + 2 * 2 * 2),
         ({"moments": "int8"}, 4 + 4 + 4 + 2 * 2 * (1 + 4 / 256)),  # a scale for 256 elements
         ({"moments": "bf16", "states": "mixed"}, 4 + 4 + 4 + 2 * 2 * 2 + 2),
@@ -284,6 +284,13 @@ def test_an_update_reads_four_numbers_and_writes_three(states, each):
 def test_an_update_moves_the_moments_that_its_optimizer_keeps(changed, each):
     moved_bytes = update_bytes(LLAMA_8B, replace(WORK, **changed), layouts(ParallelPlan()))
     assert moved_bytes[0] == pytest.approx(each * total_parameters(LLAMA_8B))
+
+
+def test_adafactor_reads_the_gradient_three_times_and_moves_rows_and_columns():
+    moved_bytes = update_bytes(LLAMA_8B, replace(WORK, optimizer="adafactor"), layouts(ParallelPlan()))
+    kept = factored_elements(LLAMA_8B)
+    assert kept < total_parameters(LLAMA_8B) / 1000
+    assert moved_bytes[0] == pytest.approx((3 * 4 + 4 + 4) * total_parameters(LLAMA_8B) + 2 * 4 * kept)
 
 
 def newton_schulz_operations(rows, columns, steps=5):

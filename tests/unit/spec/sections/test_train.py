@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from trainwright.spec.sections.train import AdamWAloneSection, DecaySection, MuonSection, TrainSection, WsdSection
+from trainwright.spec.sections.train import TrainSection
+from trainwright.spec.sections.updates.optimizer import AdamWAloneSection, MuonSection
+from trainwright.spec.sections.updates.schedule import DecaySection, WsdSection
 
 
 @pytest.mark.parametrize(

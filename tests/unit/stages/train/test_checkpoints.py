@@ -20,7 +20,7 @@ from trainwright.model.bundle import load_bundle
 from trainwright.model.decoder import Decoder
 from trainwright.spec.measures import PhaseTimes
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import AdamWSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.saving import writing as module

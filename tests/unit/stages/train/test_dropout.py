@@ -14,7 +14,7 @@ from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import AdamWSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 

@@ -18,6 +18,7 @@ from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.families.family import FAMILY
+from trainwright.spec.sections.updates.optimizer import AdamWAloneSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.layout import REASONS, check_executable, refusals
 from trainwright.stages.train.stage import settings_of
@@ -152,10 +153,14 @@ def test_a_network_of_its_own_and_whole_sequences_are_checked(make_recipe, monke
 
 
 def test_moments_in_eight_bits_are_of_whole_rows(make_recipe) -> None:
-    (line,) = refusals(ParallelPlan(tp=2, dp_shard=2), moments="int8")
+    (line,) = refusals(ParallelPlan(tp=2, dp_shard=2), optimizer=AdamWAloneSection(moments="int8"))
     assert line.startswith("tp=2: moments in int8 have one scale for 256 numbers of a whole row; ")
     assert line.endswith("set tp=1 or train.optimizer.moments=bf16")
-    assert refusals(ParallelPlan(tp=2), moments="bf16") == refusals(ParallelPlan(dp_shard=2), moments="int8") == ()
+    assert (
+        refusals(ParallelPlan(tp=2), optimizer=AdamWAloneSection(moments="bf16"))
+        == refusals(ParallelPlan(dp_shard=2), optimizer=AdamWAloneSection(moments="int8"))
+        == ()
+    )
     recipe = make_recipe(optimizer={"name": "adamw", "moments": "int8"})
     with pytest.raises(RecipeError, match=r"tp=2: moments in int8"):
         check_executable(replace(plan_of(recipe), parallel=ParallelPlan(tp=2)), recipe)

@@ -10,7 +10,8 @@ import torch
 from trainwright.core.errors import RecipeError
 from trainwright.model.decoder import Decoder
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import AdamWSection, MuonSection, OptimizerSection, TrainSection
+from trainwright.spec.sections.train import TrainSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection, MuonSection, OptimizerSection
 from trainwright.stages.train.optimizer import Optimizers, clip
 
 

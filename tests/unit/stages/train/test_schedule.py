@@ -8,7 +8,8 @@ import types
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.spec.sections.train import SCHEDULES, ScheduleSection, TrainSection
+from trainwright.spec.sections.train import TrainSection
+from trainwright.spec.sections.updates.schedule import SCHEDULES, ScheduleSection
 from trainwright.stages.train.schedule import load_schedule, rate
 
 

@@ -23,7 +23,7 @@ from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.task import Batch, Task
 from trainwright.runtime.mesh import Mesh
 from trainwright.runtime.timing.clock import PhaseClock
-from trainwright.spec.sections.train import AdamWSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.step import RankedStep

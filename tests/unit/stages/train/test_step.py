@@ -15,7 +15,7 @@ from trainwright.model.losses import IGNORE
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import AdamWSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 
@@ -118,7 +118,7 @@ from trainwright.model.dropout import sample_keys
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import AdamWSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 

@@ -220,7 +220,7 @@ def moment_bytes(case: MemoryCase) -> Numbers:
     workload, asked = case.workload, case.workload.moments
     if case.adapter is not None:
         each = case.memory.adapter_bytes if asked is None else MOMENT_BYTES[asked]
-        count = moments_per_parameter(case.model, workload)
+        count = _adapter_moments(case.model, case.adapter, workload)
         return np.asarray(count * each / case.memory.adapter_bytes * adapter_bytes(case))
     full = case.element_bytes if workload.states == "pure" else 4.0
     each = full if asked is None else MOMENT_BYTES[asked]
@@ -241,6 +241,15 @@ def paged_bytes(case: MemoryCase) -> Numbers:
     values = 1 / MOMENT_BYTES["int8"] if case.workload.moments == "int8" else 1.0
     here = case.layouts.has("offload", "none") | case.layouts.has("offload", "frozen")
     return np.where(here, large / total * values * moment_bytes(case), 0.0)
+
+
+def _adapter_moments(model: ModelSpec, adapter: Adapter, workload: Workload) -> float:
+    """Returns how many moments are kept of each parameter of the adapters; Adafactor's of their own two sides."""
+    if workload.optimizer != "adafactor":
+        return moments_per_parameter(model, workload)
+    tensors = _adapter_tensors(model, adapter)
+    kept = sum((adapter.rank + size / adapter.rank) * count for size, count in tensors)
+    return kept / sum(size * count for size, count in tensors)
 
 
 def _adapter_tensors(model: ModelSpec, adapter: Adapter) -> list[tuple[float, int]]:

@@ -16,7 +16,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.model.network import Network
 from trainwright.runtime.device import pins
 from trainwright.runtime.norms import as_part_of, local
-from trainwright.spec.sections.train import OptimizerSection
+from trainwright.spec.sections.updates.optimizer import OptimizerSection
 from trainwright.spec.workload import UpdateKernel
 from trainwright.stages.train.optimizer import Optimizers
 

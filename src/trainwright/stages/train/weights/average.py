@@ -18,21 +18,35 @@ from trainwright.artifact.checkpoint.index import AVERAGE
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.spec.sections.average import EmaSection
+from trainwright.spec.sections.train import TrainSection
 from trainwright.stages.train.optimizer import Optimizers, moved
 
 UPDATES = "average_updates"
 """State of every parameter beside its average: the steps of the run so far, which is one number for all."""
 SHARDED = "trainwright.model.parallel.parallelize:sharded_modules"
 LOCAL = "trainwright.runtime.norms:local"
+SCHEDULE_FREE = "trainwright.stages.train.weights.schedule_free:ScheduleFreeOptimizers"
 
 
 def _all(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def averaged(network: Network, optimizers: Optimizers, section: EmaSection, start: int) -> Optimizers:
-    """Returns optimizers after whose steps the average moves; the run has ``start`` steps before it begins."""
-    return AveragedOptimizers(network, optimizers, section, start)
+def averaged(network: Network, optimizers: Optimizers, train: TrainSection, start: int) -> Optimizers:
+    """Returns optimizers that keep an average of the weights, as a recipe asks for it.
+
+    Args:
+        network: this process's part of it.
+        optimizers: over its parameters.
+        train: of the recipe; where it averages nothing the optimizers stay as they are.
+        start: steps of the run before a moving average begins.
+    """
+    if train.ema is not None:
+        return AveragedOptimizers(network, optimizers, train.ema, start)
+    if not train.optimizer.averages:
+        return optimizers
+    made: Optimizers = load(SCHEDULE_FREE, kind="average")(network, optimizers)
+    return made
 
 
 def moved_share(section: EmaSection, moves: int) -> float:

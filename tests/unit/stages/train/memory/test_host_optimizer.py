@@ -13,7 +13,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from trainwright.core.errors import RecipeError
 from trainwright.model.decoder import Decoder
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import AdamWAloneSection, MuonSection
+from trainwright.spec.sections.updates.optimizer import AdamWAloneSection, MuonSection
 from trainwright.stages.train.memory.host_optimizer import HostOptimizers, host_optimizers
 from trainwright.stages.train.optimizer import Optimizers
 

@@ -10,7 +10,7 @@ from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.events import Events
 from trainwright.core.errors import TrainingError
 from trainwright.model.bundle import load_bundle
-from trainwright.spec.sections.train import AdamWSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.saving.reading import damage, load_tensors

@@ -16,9 +16,9 @@ from trainwright.model.decoder import Decoder
 from trainwright.model.tasks.task import EvaluationOptions, load_task
 from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import AdamWAloneSection
+from trainwright.spec.sections.updates.optimizer import AdamWAloneSection
 from trainwright.stages.train.optimizer import Optimizers
-from trainwright.stages.train.weights.average import averaged
+from trainwright.stages.train.weights.average import AveragedOptimizers
 
 STEPS = 9
 
@@ -32,7 +32,7 @@ def network_of():
 def trained(section, start=0, steps=STEPS):
     """The average after some updates, and the weights before the first and after each of them."""
     network = network_of()
-    optimizers = averaged(network, Optimizers(network, AdamWAloneSection(lr=1e-2)), section, start)
+    optimizers = AveragedOptimizers(network, Optimizers(network, AdamWAloneSection(lr=1e-2)), section, start)
     saved = [network.norm.weight.detach().double().clone()]
     for step in range(steps):
         for number, parameter in enumerate(network.parameters()):
@@ -90,7 +90,7 @@ def test_what_is_not_used_or_not_begun_takes_nobodys_place(use, start):
 
 def test_weights_in_16_bits_have_an_average_in_32():
     network = network_of().to(torch.bfloat16)
-    optimizers = averaged(network, Optimizers(network, AdamWAloneSection()), EmaSection(decay=0.99), 0)
+    optimizers = AveragedOptimizers(network, Optimizers(network, AdamWAloneSection()), EmaSection(decay=0.99), 0)
     for _ in range(3):
         for parameter in network.parameters():
             parameter.grad = torch.ones_like(parameter)
@@ -108,7 +108,7 @@ def test_state_is_taken_over_by_name():
     _, whole, _ = trained(section, 1)
     network, first, _ = trained(section, 1, steps=4)
     begun = {name: tensor.clone() for name, tensor in first.tensors()}
-    again = averaged(network, Optimizers(network, AdamWAloneSection(lr=1e-2)), section, 1)
+    again = AveragedOptimizers(network, Optimizers(network, AdamWAloneSection(lr=1e-2)), section, 1)
     again.load(begun)
     for step in range(4, STEPS):
         for number, parameter in enumerate(network.parameters()):
@@ -181,7 +181,7 @@ def test_an_average_that_never_begins_is_refused(make_recipe, inputs_for, train,
 
 def test_a_step_whose_update_is_left_out_counts():
     network = network_of()
-    optimizers = averaged(network, Optimizers(network, AdamWAloneSection(lr=1e-2)), EmaSection(decay=0.5), 2)
+    optimizers = AveragedOptimizers(network, Optimizers(network, AdamWAloneSection(lr=1e-2)), EmaSection(decay=0.5), 2)
     first = network.norm.weight.detach().clone()
     optimizers.leave_out()
     assert not optimizers.result_is_average
@@ -192,5 +192,5 @@ def test_a_step_whose_update_is_left_out_counts():
     optimizers.step(1.0)
     average = dict(optimizers.tensors())["norm.weight.average"]
     torch.testing.assert_close(average, (first + network.norm.weight.detach()) / 2)
-    unused = averaged(network, Optimizers(network, AdamWAloneSection()), EmaSection(use=False), 0)
+    unused = AveragedOptimizers(network, Optimizers(network, AdamWAloneSection()), EmaSection(use=False), 0)
     assert not unused.result_is_average

@@ -218,8 +218,7 @@ def _step(asked: Question, mesh: Mesh) -> tuple[Mapping[str, Share], dict[str, f
         whole = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
         world_of(mesh, batch_sequences=asked.run.workload.batch_sequences).share(network, compiled=False)
         optimizers = Optimizers(network, train.optimizer, train.exec.update)
-        if train.ema is not None:
-            optimizers = averaged(network, optimizers, train.ema, 0)
+        optimizers = averaged(network, optimizers, train, 0)
         _make_states(network, optimizers)
         batch = {name: nothing.from_tensor(tensor) for name, tensor in asked.batch.items()}
         tracker, counter = tracker_of(network, optimizers), Collectives(asked.parallel)

@@ -14,7 +14,7 @@ from trainwright.model.parallel.stages import keep_stages
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.mesh import mesh_of
 from trainwright.runtime.timing.clock import PhaseClock
-from trainwright.spec.sections.train import AdamWSection
+from trainwright.spec.sections.updates.optimizer import AdamWSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.pipeline.step import PipelinedStep

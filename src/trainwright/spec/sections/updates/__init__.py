@@ -1,0 +1,1 @@
+"""The keys of what updates weights: the rule, and its rate over time."""
