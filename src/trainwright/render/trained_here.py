@@ -17,8 +17,8 @@ def is_built_here(model: ModelSpec) -> bool:
     if model.family not in FAMILIES:
         return False
     family: Family = FAMILY.load(model.family)
-    built = ModelSpec(
-        family=model.family,
+    built = family.shape(
+        model.family,
         layers=model.layers,
         width=model.width,
         heads=model.heads,
@@ -30,11 +30,6 @@ def is_built_here(model: ModelSpec) -> bool:
         tied=model.tied,
         norm_epsilon=model.norm_epsilon,
         rope_theta=model.rope_theta,
-        gated=family.gated,
-        norm=family.norm,
-        positions=family.positions,
-        bias=family.bias,
-        activation=family.activation,
     )
     return built == model
 

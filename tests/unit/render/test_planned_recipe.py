@@ -36,7 +36,7 @@ def test_a_recipe_says_the_planned_shape_run_and_layout(name):
 @pytest.mark.parametrize(
     "asked",
     [
-        {"name": "qwen3-8b"},
+        {"name": "deepseek-v3", "on": "64xh200-sxm"},
         {"name": "resnet-50", "tokens": None},
         {"name": "mixtral-8x7b", "on": "64xh100-sxm"},
         {"method": "lora"},

@@ -104,18 +104,18 @@ def _rule(
     documents: Documents | None, first: int, keys: int, window: int
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
     """Returns which query sees which key of a sequence; torch traces it, and so it has no shapes that are checked."""
-
-    def earlier(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return query + first >= key
-
-    def near(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return (query + first >= key) & (query + first < key + window)
-
-    seen = earlier if window == keys else near
+    if window < keys:
+        if documents is None:
+            return lambda batch, head, query, key: (query + first >= key) & (query + first < key + window)
+        return lambda batch, head, query, key: (
+            (query + first >= key)
+            & (query + first < key + window)
+            & (documents[batch, query + first] == documents[batch, key])
+        )
     if documents is None:
-        return seen
+        return lambda batch, head, query, key: query + first >= key
     return lambda batch, head, query, key: (
-        seen(batch, head, query, key) & (documents[batch, query + first] == documents[batch, key])
+        (query + first >= key) & (documents[batch, query + first] == documents[batch, key])
     )
 
 

@@ -64,6 +64,10 @@ class ConfigReader:
             self._refuse(key, value, "a positive number")
         return float(value)
 
+    def optional_number(self, key: str, default: float | None) -> float | None:
+        """Returns a positive number, None where it is null, ``default`` where there is none."""
+        return self.number(key, None) if key in self._config else default
+
     def needed(self, key: str) -> float:
         """Returns a positive number that must be there."""
         value = self.number(key, None)

@@ -1,106 +1,13 @@
-"""Dense decoders: what sets each apart from Llama or from GPT-2."""
+"""Dense decoders of GPT-2's kind: what sets each apart from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from trainwright.spec.families.config_reader import ConfigReader
-from trainwright.spec.families.llama import decoder_head, llama_like
+from trainwright.spec.families.llama import decoder_head
+from trainwright.spec.families.rmsnorm import windows
 from trainwright.spec.model import ModelSpec, Positions
-
-
-def windows(read: ConfigReader, tokens: int | None, layers: Iterable[int] | None = None) -> dict[str, Any]:
-    """Returns the window's fields of ``ModelSpec``: ``layer_types`` says which layers have it, else ``layers`` do.
-
-    Args:
-        read: the configuration.
-        tokens: of the window; None: there is none.
-        layers: numbers of those that have it where ``layer_types`` is not there; None: all.
-    """
-    kinds, count = read.names("layer_types"), read.integer("num_hidden_layers")
-    if kinds is not None:
-        layers = [layer for layer, kind in enumerate(kinds) if kind == "sliding_attention"]
-    numbers = tuple(range(count) if layers is None else layers)
-    if tokens is None or not numbers:
-        return {}
-    return {"window_tokens": tokens, "window_layers": None if len(numbers) == count else numbers}
-
-
-def _windows_above(read: ConfigReader) -> dict[str, Any]:
-    """Qwen: where it is switched on, layers from ``max_window_layers`` on have the window."""
-    if not read.flag("use_sliding_window", False):
-        return {}
-    first = read.integer("max_window_layers", 28, least=0)
-    return windows(read, read.optional("sliding_window"), range(first, read.integer("num_hidden_layers")))
-
-
-def mistral(read: ConfigReader) -> ModelSpec:
-    """Mistral 7B (Jiang et al., 2023): grouped heads and, in its first version, a sliding window."""
-    kv_heads = read.integer("num_key_value_heads", 8)
-    return llama_like(read, "mistral", kv_heads=kv_heads, **windows(read, read.optional("sliding_window")))
-
-
-def qwen2(read: ConfigReader) -> ModelSpec:
-    """Qwen2 and Qwen2.5: biases of queries, keys and values only."""
-    return llama_like(read, "qwen2", bias=False, qkv_bias=True, **_windows_above(read))
-
-
-def qwen3(read: ConfigReader) -> ModelSpec:
-    """Qwen3: normalised queries and keys."""
-    head_size = read.integer("head_dim", 128)
-    return llama_like(read, "qwen3", head_size=head_size, qk_norm=True, **_windows_above(read))
-
-
-def phi3(read: ConfigReader) -> ModelSpec:
-    """Phi-3 and Phi-4: Llama's network with joined matrices, in some sizes with a window."""
-    epsilon = read.number("rms_norm_eps", 1e-5)
-    return llama_like(read, "phi3", bias=False, norm_epsilon=epsilon, **windows(read, read.optional("sliding_window")))
-
-
-def granite(read: ConfigReader) -> ModelSpec:
-    """Granite 3: Llama's network with scaled residuals."""
-    return llama_like(read, "granite")
-
-
-def _gemma_like(read: ConfigReader, family: str, **different: Any) -> ModelSpec:
-    key = "hidden_act" if family == "gemma" else "hidden_activation"
-    act = read.activation(key, "gelu_pytorch_tanh")
-    # Gemma's first configurations name the exact GELU and compute the approximate one.
-    return llama_like(
-        read,
-        family,
-        head_size=read.integer("head_dim", 256),
-        tied=read.flag("tie_word_embeddings", True),
-        activation="gelu_tanh" if act == "gelu" else act,
-        **different,
-    )
-
-
-def gemma(read: ConfigReader) -> ModelSpec:
-    """Gemma 1."""
-    return _gemma_like(read, "gemma")
-
-
-def gemma2(read: ConfigReader) -> ModelSpec:
-    """Gemma 2: a norm behind each half of a block too; every other layer has a window."""
-    every_other = range(0, read.integer("num_hidden_layers"), 2)
-    window = read.integer("sliding_window", 4096)
-    return _gemma_like(read, "gemma2", norms_per_block=4, **windows(read, window, every_other))
-
-
-def gemma3_text(read: ConfigReader) -> ModelSpec:
-    """Gemma 3's decoder: Gemma 2's norms, normalised queries and keys, five windowed layers for each whole one."""
-    layers, pattern = read.integer("num_hidden_layers"), read.integer("sliding_window_pattern", 6)
-    window = read.integer("sliding_window", 4096)
-    return _gemma_like(
-        read,
-        "gemma3_text",
-        norms_per_block=4,
-        qk_norm=True,
-        rope_theta=read.rope_theta(1e6),
-        **windows(read, window, [layer for layer in range(layers) if (layer + 1) % pattern]),
-    )
 
 
 def _layernorm_decoder(read: ConfigReader, family: str, *, width: int, heads: int, **others: Any) -> ModelSpec:

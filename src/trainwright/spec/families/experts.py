@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from trainwright.spec.families.config_reader import ConfigReader
-from trainwright.spec.families.dense import windows
 from trainwright.spec.families.llama import llama_like
+from trainwright.spec.families.rmsnorm import windows
 from trainwright.spec.families.rotary import rope_scaling
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.experts import Experts

@@ -18,6 +18,11 @@ DECODER = "trainwright.model.decoder:Decoder"
 """The network whose parameters, operations and memory plans count."""
 
 
+def as_it_is(spec: ModelSpec) -> ModelSpec:
+    """Returns the shape of a family that has no more to say of it."""
+    return spec
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
     """What a recipe's sizes are completed with; no torch here, so that plans need none.
@@ -27,6 +32,7 @@ class Family:
         norm, positions, bias, activation, tied: as in ``ModelSpec``; a recipe may tie otherwise.
         ffn_width: the feed-forward's default size for a width.
         kind: what it reads and how, as in ``ModelSpec``.
+        complete: takes the shape that follows from all that, and returns the family's: with its norms, windows, scales.
         network: ``package.module:class`` of the ``Network`` that computes it.
         huggingface: the module with ``from_config``, ``to_config``, ``from_hf`` and ``to_hf``; None: it has no such
             form.
@@ -40,6 +46,7 @@ class Family:
     tied: bool
     ffn_width: Callable[[int], int]
     kind: ModelKind = "decoder"
+    complete: Callable[[ModelSpec], ModelSpec] = as_it_is
     network: str = DECODER
     huggingface: str | None = None
     CODE: ClassVar[tuple[str, ...]] = ("network", "huggingface")
@@ -48,6 +55,20 @@ class Family:
     def sees_images(self) -> bool:
         """Returns whether its input is images."""
         return self.kind == "vision"
+
+    def shape(self, name: str, **sizes: Any) -> ModelSpec:
+        """Returns the shape of this family that has these fields of ``ModelSpec``; ``name`` is what recipes call it."""
+        spec = ModelSpec(
+            family=name,
+            gated=self.gated,
+            norm=self.norm,
+            positions=self.positions,
+            bias=self.bias,
+            activation=self.activation,
+            kind=self.kind,
+            **sizes,
+        )
+        return self.complete(spec)
 
 
 FAMILY = Extension("family", FAMILIES, InstanceOf(Family))

@@ -8,7 +8,7 @@ from typing import Any
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.spec.convnet import ConvNetSpec
-from trainwright.spec.families import dense, encoders, experts, gpt2, llama, vit
+from trainwright.spec.families import dense, encoders, experts, gpt2, llama, rmsnorm, vit
 from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.model import ModelSpec
 
@@ -18,25 +18,25 @@ READERS: Mapping[str, Callable[[ConfigReader], ModelSpec | ConvNetSpec]] = {
     "deepseek_v2": experts.deepseek_v2,
     "deepseek_v3": experts.deepseek_v3,
     "falcon": dense.falcon,
-    "gemma": dense.gemma,
-    "gemma2": dense.gemma2,
-    "gemma3_text": dense.gemma3_text,
+    "gemma": rmsnorm.gemma,
+    "gemma2": rmsnorm.gemma2,
+    "gemma3_text": rmsnorm.gemma3_text,
     "glm4_moe": experts.glm4_moe,
     "gpt2": gpt2.gpt2,
     "gpt_neox": dense.gpt_neox,
     "gpt_oss": experts.gpt_oss,
-    "granite": dense.granite,
+    "granite": rmsnorm.granite,
     "kimi_k2": experts.kimi_k2,
     "llama": llama.llama,
-    "mistral": dense.mistral,
+    "mistral": rmsnorm.mistral,
     "mixtral": experts.mixtral,
     "mpt": dense.mpt,
     "opt": dense.opt,
     "phi": dense.phi,
-    "phi3": dense.phi3,
-    "qwen2": dense.qwen2,
+    "phi3": rmsnorm.phi3,
+    "qwen2": rmsnorm.qwen2,
     "qwen2_moe": experts.qwen2_moe,
-    "qwen3": dense.qwen3,
+    "qwen3": rmsnorm.qwen3,
     "qwen3_moe": experts.qwen3_moe,
     "resnet": encoders.resnet,
     "roberta": encoders.roberta,

@@ -99,33 +99,26 @@ class ModelSection(Section):
     def spec(self, *, vocabulary: int) -> ModelSpec:
         """Returns the shape, for a tokenizer of ``vocabulary`` entries."""
         family = self.loaded
-        with blaming(self.family, where="family"):
-            ffn_width = self.ffn_width or family.ffn_width(self.width)
         image, patch = self.image_size or 0, self.patch_size or 0
         tokens = (image // max(patch, 1)) ** 2 + 1 if family.sees_images else self.context_tokens
-        return ModelSpec(
-            family=self.family,
-            layers=self.layers,
-            width=self.width,
-            heads=self.heads,
-            kv_heads=self.kv_heads or self.heads,
-            head_size=self.head_size or self.width // self.heads,
-            ffn_width=ffn_width,
-            vocabulary=0 if family.sees_images else vocabulary,
-            context_tokens=tokens,
-            tied=family.tied if self.tied is None else self.tied,
-            gated=family.gated,
-            norm=family.norm,
-            norm_epsilon=self.norm_epsilon,
-            positions=family.positions,
-            rope_theta=self.rope_theta,
-            bias=family.bias,
-            activation=family.activation,
-            dropout=Dropout(**self.dropout.model_dump()),
-            kind=family.kind,
-            image_size=image,
-            patch_size=patch,
-        )
+        with blaming(self.family, where="family"):
+            return family.shape(
+                self.family,
+                layers=self.layers,
+                width=self.width,
+                heads=self.heads,
+                kv_heads=self.kv_heads or self.heads,
+                head_size=self.head_size or self.width // self.heads,
+                ffn_width=self.ffn_width or family.ffn_width(self.width),
+                vocabulary=0 if family.sees_images else vocabulary,
+                context_tokens=tokens,
+                tied=family.tied if self.tied is None else self.tied,
+                norm_epsilon=self.norm_epsilon,
+                rope_theta=self.rope_theta,
+                dropout=Dropout(**self.dropout.model_dump()),
+                image_size=image,
+                patch_size=patch,
+            )
 
     def differences(self, asked: ModelSpec, base: ModelSpec) -> Iterator[RecipeError]:
         """Yields each difference that keeps this section's network from beginning with the weights of a base.

@@ -8,6 +8,8 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
+from trainwright.spec.parts.rotary import RopeScaling
+from trainwright.spec.parts.scales import Scales
 
 POSITIONS = {"rope": "rotary", "learned": "learned", "alibi": "ALiBi", "none": "none"}
 NORMS = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
@@ -34,6 +36,8 @@ def _facts(model: ModelSpec, parameters: int | None) -> Iterator[tuple[str, str]
         yield from _experts(model.experts)
     yield "normalisation", _normalisation(model)
     yield "biases", _biases(model)
+    if scaled := _scales(model.scales):
+        yield "scales", scaled
     if model.dropout:
         yield "dropout in training", _dropout(model.dropout)
     yield from _ends(model)
@@ -47,11 +51,20 @@ def _attention(model: ModelSpec) -> Iterator[tuple[str, str]]:
         heads += ", queries and keys normalised"
     if model.sinks:
         heads += ", with attention sinks"
+    if model.scales.attention is not None:
+        heads += f", scores multiplied by {model.scales.attention:.4g}"
+    if model.score_cap is not None:
+        heads += f", scores softly below {model.score_cap:g}"
     yield "attention", heads
     if model.latent is not None:
         yield "latent attention", _latent(model.latent, model.kv_heads)
     if model.window_tokens is not None:
-        yield "attention window", f"{model.window_tokens:,} tokens in {model.windowed_layers} layers"
+        yield "attention window", f"{model.window_tokens:,} tokens in {_windowed(model)}"
+
+
+def _windowed(model: ModelSpec) -> str:
+    count = f"{model.windowed_layers} layers"
+    return count if model.window_layers is None else f"{count} ({', '.join(map(str, model.window_layers))})"
 
 
 def _latent(latent: LatentAttention, kv_heads: int) -> str:
@@ -66,9 +79,20 @@ def _positions(model: ModelSpec) -> str:
     text = POSITIONS[model.positions]
     if model.positions == "rope":
         text += f", base {model.rope_theta:,.6g}"
+        if model.window_rope_theta is not None:
+            text += f", {model.window_rope_theta:,.6g} in layers with a window"
+        if model.rotary_share != 1:
+            text += f", of {model.rotated_size} elements of a head"
+        if model.rope_scaling is not None:
+            text += f", {_scaling(model.rope_scaling)}"
     if model.extra_positions:
         text += f", {model.extra_positions} rows beyond the context"
     return text
+
+
+def _scaling(scaling: RopeScaling) -> str:
+    text = f"scaled ({scaling.kind}, factor {scaling.factor:g})"
+    return text if scaling.original_tokens is None else f"{text} from {scaling.original_tokens:,} tokens"
 
 
 def _experts(experts: Experts) -> Iterator[tuple[str, str]]:
@@ -91,6 +115,8 @@ def _normalisation(model: ModelSpec) -> str:
     text = f"{NORMS[model.norm]}, {model.norms_per_block} per block, epsilon {model.norm_epsilon:g}"
     if model.norm == "layernorm" and not model.norm_bias:
         text += ", without bias"
+    if model.norm_offset:
+        text += f", weights plus {model.norm_offset:g}"
     if model.embedding_norm:
         text += ", after the embedding too"
     return text if model.final_norm else text + ", none after the last block"
@@ -108,6 +134,12 @@ def _biases(model: ModelSpec) -> str:
     return ", ".join(name for name, has in parts if has) or "none"
 
 
+def _scales(scales: Scales) -> str:
+    factors = (("embeddings", scales.embedding), ("outputs of sub-layers", scales.residual))
+    parts = [f"{what} times {factor:.4g}" for what, factor in factors if factor != 1]
+    return ", ".join([*parts, *([f"logits by 1/{scales.logits_divisor:g}"] if scales.logits_divisor != 1 else [])])
+
+
 def _dropout(dropout: Dropout) -> str:
     rates = (
         ("of sub-layers' outputs", dropout.residual),
@@ -123,7 +155,8 @@ def _ends(model: ModelSpec) -> Iterator[tuple[str, str]]:
         yield "image", f"{model.image_size} × {model.image_size} pixels, patches of {model.patch_size}"
     else:
         head = "shared with the output head" if model.tied else "an output head of its own"
-        yield "vocabulary", f"{model.vocabulary:,}, {head if model.makes_logits else 'no output head'}"
+        cap = "" if model.logit_cap is None else f", logits softly below {model.logit_cap:g}"
+        yield "vocabulary", f"{model.vocabulary:,}, {head if model.makes_logits else 'no output head'}{cap}"
         yield "context", f"{model.context_tokens:,} tokens"
     if model.segments:
         yield "segments", f"{model.segments}"

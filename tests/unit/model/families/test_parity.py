@@ -38,9 +38,17 @@ def compare(both, *, within):
         close(our_grads[name], grad, within=within)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_logits_and_all_gradients_are_those_of_transformers(tmp_path, name):
-    compare(pair(name, tmp_path), within=1e-4)
+@pytest.fixture(scope="module", params=CASES)
+def both(request, tmp_path_factory):
+    """Both networks of a case in float32; ours was read from shards that transformers wrote."""
+    folder = tmp_path_factory.mktemp(request.param)
+    made = pair(request.param, folder, shard="40KB")
+    assert (folder / INDEX).exists()
+    return made
+
+
+def test_logits_and_all_gradients_are_those_of_transformers(both):
+    compare(both, within=1e-4)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -49,26 +57,19 @@ def test_and_to_the_last_digits_where_the_reference_keeps_them(tmp_path, name):
         compare(pair(name, tmp_path, torch.float64), within=1e-9)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_written_and_read_by_transformers_it_is_the_same(tmp_path, name):
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "ours").mkdir()
-    both = pair(name, tmp_path / "theirs", shard="40KB")
-    assert (tmp_path / "theirs" / INDEX).exists()
+def test_written_and_read_by_transformers_it_is_the_same(tmp_path, both):
     weights = dict(both.ours.named_parameters())
-    hf.write(tmp_path / "ours", both.spec, weights, dtype=torch.float32, extra={})
-    assert read_shape(tmp_path / "ours") == both.spec
-    again = hf.read_weights(tmp_path / "ours", both.spec)
+    hf.write(tmp_path, both.spec, weights, dtype=torch.float32, extra={})
+    assert read_shape(tmp_path) == both.spec
+    again = hf.read_weights(tmp_path, both.spec)
     assert again.keys() == weights.keys()
     assert all(torch.equal(again[key], weight) for key, weight in weights.items())
-    read = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours", attn_implementation="eager").eval()
+    read = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
     with torch.no_grad():
-        assert torch.equal(read(both.tokens).logits, both.theirs.eval()(both.tokens).logits)
+        assert torch.equal(read(both.tokens).logits, both.theirs(both.tokens).logits)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_with_the_cache_it_computes_what_it_does_without(tmp_path, name):
-    both = pair(name, tmp_path)
+def test_with_the_cache_it_computes_what_it_does_without(both):
     ours, tokens = both.ours.eval(), both.tokens
     cache = KVCache(both.spec, slots=2, max_tokens=tokens.shape[1], dtype=torch.float32, device=torch.device("cpu"))
     cuts, parts = [0, 20, 29, *range(30, tokens.shape[1] + 1)], []

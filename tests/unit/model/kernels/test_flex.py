@@ -33,10 +33,11 @@ def documents_of(keys: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("window", [None, 1, 100, 128, 300])
 @pytest.mark.parametrize(("keys", "first"), [(40, 0), (384, 0), (500, 0), (512, 256), (700, 130)])
-def test_blocks_are_those_that_torch_finds_in_the_whole_matrix(keys, first, masked) -> None:
+def test_blocks_are_those_that_torch_finds_in_the_whole_matrix(keys, first, masked, window) -> None:
     documents = documents_of(keys) if masked else None
-    ours = flex.block_mask(documents, first=first, keys=keys, device=CPU)
+    ours = flex.block_mask(documents, first=first, keys=keys, device=CPU, window=window)
     theirs = create_block_mask(ours.mask_mod, 2 if masked else None, None, keys - first, keys, device="cpu")
     assert ours.shape[-2:] == (keys - first, keys)
     assert torch.equal(ours.to_dense(), theirs.to_dense())
@@ -44,16 +45,18 @@ def test_blocks_are_those_that_torch_finds_in_the_whole_matrix(keys, first, mask
         assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
 
 
+@pytest.mark.parametrize("window", [None, 9])
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_rule_inside_a_block_is_causality_and_the_document(masked) -> None:
+def test_the_rule_inside_a_block_is_causality_the_window_and_the_document(masked, window) -> None:
     documents = documents_of(60) if masked else None
-    rule = flex.block_mask(documents, first=20, keys=60, device=CPU).mask_mod
+    rule = flex.block_mask(documents, first=20, keys=60, device=CPU, window=window).mask_mod
     for query in range(0, 40, 7):
         for key in range(60):
             for row in (0, 1):
                 same = documents is None or bool(documents[row, 20 + query] == documents[row, key])
                 seen = rule(*map(torch.tensor, (row, 0, query, key)))
-                assert bool(seen) == (key <= 20 + query and same)
+                near = window is None or 20 + query - key < window
+                assert bool(seen) == (key <= 20 + query and near and same)
 
 
 def test_documents_whose_numbers_come_again_are_told_apart_all_the_same() -> None:

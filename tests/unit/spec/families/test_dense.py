@@ -1,39 +1,17 @@
-"""What sets each decoder apart; windows are held against the layer kinds that transformers derives."""
+"""What sets each decoder of GPT-2's kind apart."""
 
 from __future__ import annotations
 
 import pytest
 
-from fixtures.reference_models import SMALL, build
+from fixtures.reference_models import SMALL
 from trainwright.core.errors import RecipeError
 from trainwright.spec.families import dense
 from trainwright.spec.families.config_reader import ConfigReader
 
-WINDOWED = ["qwen2-windowed", "gemma2", "gemma3_text", "gpt_oss", "qwen3", "qwen2"]
-
 
 def keys_of(name, **changes):
     return ConfigReader(SMALL[name][1] | changes, where="config.json")
-
-
-@pytest.mark.parametrize("name", WINDOWED)
-def test_windows_are_where_transformers_puts_them(name):
-    module, spec = build(*SMALL[name])
-    kinds = module.config.layer_types
-    windowed = [layer for layer in range(spec.layers) if spec.window_of(layer) is not None]
-    assert windowed == [layer for layer, kind in enumerate(kinds) if kind == "sliding_attention"]
-    assert spec.window_tokens == (module.config.sliding_window if "sliding_attention" in kinds else None)
-
-
-def test_a_list_of_kinds_goes_before_the_rule():
-    kinds = ["full_attention", "sliding_attention", "full_attention"]
-    assert dense.gemma2(keys_of("gemma2", layer_types=kinds)).windowed_layers == 1
-    assert dense.gemma2(keys_of("gemma2", layer_types=["full_attention"] * 3)).window_tokens is None
-
-
-def test_mistral_windows_every_layer_or_none():
-    assert dense.mistral(keys_of("mistral")).windowed_layers == 3
-    assert dense.mistral(keys_of("mistral", sliding_window=None)).windowed_layers == 0
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
+from trainwright.spec.parts.rotary import RopeScaling
+from trainwright.spec.parts.scales import Scales
 from trainwright.spec.sections.model import ModelSection
 from trainwright.stages.report.model_facts import model_facts
 
@@ -62,6 +64,13 @@ CHANGES = {
     "dropout": (LLAMA, Dropout(attention=0.1)),
     "image_size": (VISION, 256),
     "patch_size": (VISION, 32),
+    "rotary_share": (LLAMA, 0.5),
+    "rope_scaling": (LLAMA, RopeScaling(kind="yarn", factor=4.0, original_tokens=64)),
+    "window_rope_theta": (WINDOWED, 5e3),
+    "norm_offset": (LLAMA, 1.0),
+    "scales": (LLAMA, Scales(logits_divisor=8.0)),
+    "score_cap": (LLAMA, 50.0),
+    "logit_cap": (LLAMA, 30.0),
 }
 EXPERTS = {
     "count": 16,
@@ -95,6 +104,11 @@ def test_rates_of_dropout_are_told_where_they_are_not_zero():
 def test_every_field_of_a_mixture_is_told(name):
     changed = replace(MIXED, experts=replace(MIXED.experts, **{name: EXPERTS[name]}))
     assert model_facts(MIXED, None) != model_facts(changed, None)
+
+
+@pytest.mark.parametrize("name", ["embedding", "residual", "attention", "logits_divisor"])
+def test_every_scale_is_told(name):
+    assert model_facts(LLAMA, None) != model_facts(replace(LLAMA, scales=Scales(**{name: 0.5})), None)
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(LatentAttention)])
