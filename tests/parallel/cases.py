@@ -185,6 +185,9 @@ RULES = (
     Case(layout={"dp_shard": 2}, optimizer="lion", documents=True),
     Case(layout={"dp_shard": 2, "zero_stage": 1}, optimizer="schedule-free"),
     Case(layout={"tp": 2}, optimizer="schedule-free"),
+    Case(layout={"dp_shard": 2}, optimizer="groups", recompute="full"),
+    Case(layout={"tp": 2}, optimizer="groups"),
+    Case(layout={"dp_replicate": 2}, optimizer="groups"),
 )
 """Optimizers beside AdamW and Muon; Adafactor's means are over whole matrices, which only copies have."""
 

@@ -21,6 +21,7 @@ from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS
 from trainwright.model.build import build_network
 from trainwright.model.dropout import sample_keys
 from trainwright.model.network import Network
+from trainwright.model.optimizers.groups import freeze
 from trainwright.model.precision.loss_scale import LossScale
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.faults.gate import Gate
@@ -33,6 +34,7 @@ from trainwright.spec.sections.updates.optimizer import (
     AdafactorSection,
     AdamSection,
     AdamWSection,
+    GroupSection,
     LionSection,
     MuonSection,
     OptimizerSection,
@@ -68,6 +70,14 @@ SECTIONS: Mapping[str, OptimizerSection] = {
     "adafactor": AdafactorSection(lr=1e-3, weight_decay=0.01),
     "lion": LionSection(lr=1e-3),
     "schedule-free": ScheduleFreeSection(lr=1e-3),
+    "groups": AdamWSection(
+        lr=1e-3,
+        groups=(
+            GroupSection(match="blocks.0.*", frozen=True),
+            GroupSection(match="*norm*", lr="x10"),
+            GroupSection(match="embedding", lr=1e-4),
+        ),
+    ),
 }
 
 
@@ -101,6 +111,7 @@ class Training:
             kernels = replace(kernels, pad_vocabulary=1, attention="auto")
         self.network = build_network(shape, dtype=dtype, recompute=case.recompute, kernels=kernels).to(kept)
         self.network.initialise(3)
+        freeze(self.network, SECTIONS[case.optimizer].groups)
         world.share(self.network, compiled=False)
         task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=END_OF_TEXT if case.documents else None)
         self.optimizers = Optimizers(self.network, SECTIONS[case.optimizer])
@@ -176,7 +187,7 @@ def differences(case: Case) -> Iterator[tuple[str, float]]:
         elif compared(case, step):
             yield "loss", _relative(loss, loss_alone)
             yield "norm", _relative(norm, norm_alone)
-            assert gradients.keys() == gradients_alone.keys()
+            assert gradients.keys() == gradients_alone.keys(), gradients.keys() ^ gradients_alone.keys()
             yield from _each(step, gradients, gradients_alone)
 
 

@@ -58,6 +58,12 @@ def of_unmeasured(names: Mapping[str, str], optimizer: OptimizerName | None) -> 
     )
 
 
+def of_frozen(frozen: bool) -> tuple[Assumption, ...]:
+    """Returns what a plan makes of parameters that a recipe freezes by their names, which no plan knows."""
+    why = "a plan knows no parameter by its name: memory and time are less"
+    return (Assumption("frozen parameters", "as trained", "", "default", why, key="frozen"),) if frozen else ()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Needs:
     """What a run on a cluster asks of everything but its devices; None is unknown.

@@ -14,6 +14,21 @@ RECENT_UPDATES = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ParameterGroup:
+    """Parameters that are updated alike: tensors, their numbers, the rule with its peak rate and decay.
+
+    ``match`` is the recipe's pattern, empty for what none matches. Without a rate they are frozen.
+    """
+
+    match: str
+    rule: str
+    tensors: int
+    parameters: int
+    lr: float | None = None
+    weight_decay: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainExecution:
     """How a run was carried out; ``threads`` None: as many as torch takes."""
 

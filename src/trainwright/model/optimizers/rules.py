@@ -24,32 +24,32 @@ from trainwright.spec.sections.updates.optimizer import (
 def sgd(network: Network, section: SgdSection) -> list[Optimizer]:
     """Gradient descent on everything; only matrices have the L2 penalty."""
     groups = _groups(network, section.lr, section.weight_decay)
-    return [Sgd(groups, lr=section.lr, momentum=section.momentum, nesterov=section.nesterov)]
+    return [Sgd(groups, lr=section.lr, momentum=section.momentum, nesterov=section.nesterov)] if groups else []
 
 
 def adam(network: Network, section: AdamSection) -> list[Optimizer]:
     """Adam on everything (Kingma and Ba, 2015); only matrices have the L2 penalty."""
     groups = _groups(network, section.lr, section.weight_decay, section.embedding_lr)
-    return [torch.optim.Adam(groups, **_adam(section), fused=True)]
+    return [torch.optim.Adam(groups, **_adam(section), fused=True)] if groups else []
 
 
 def adafactor(network: Network, section: AdafactorSection) -> list[Optimizer]:
     """Adafactor on everything; only matrices decay."""
     groups = _groups(network, section.lr, section.weight_decay)
     settings = {"decay_rate": section.decay_rate, "clip_threshold": section.clip_threshold, "eps": section.epsilon}
-    return [Adafactor(groups, lr=section.lr, **settings)]
+    return [Adafactor(groups, lr=section.lr, **settings)] if groups else []
 
 
 def lion(network: Network, section: LionSection) -> list[Optimizer]:
     """Lion on everything; only matrices decay."""
     groups = _groups(network, section.lr, section.weight_decay)
-    return [Lion(groups, lr=section.lr, betas=section.betas)]
+    return [Lion(groups, lr=section.lr, betas=section.betas)] if groups else []
 
 
 def schedule_free_adamw(network: Network, section: ScheduleFreeSection) -> list[Optimizer]:
     """Schedule-free AdamW on everything; only matrices decay."""
     groups = _groups(network, section.lr, section.weight_decay, section.embedding_lr)
-    return [ScheduleFreeAdamW(groups, **_adam(section))]
+    return [ScheduleFreeAdamW(groups, **_adam(section))] if groups else []
 
 
 def _adam(section: AdamWSection) -> dict[str, Any]:

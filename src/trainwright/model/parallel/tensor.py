@@ -182,8 +182,9 @@ def cut_matrices(network: Network, mesh: Mesh) -> dict[str, Cut]:
     }
     for name, cut in cuts.items():
         module, _, last = name.rpartition(".")
-        part = cut.take(network.get_parameter(name).detach())
-        network.get_submodule(module).register_parameter(last, nn.Parameter(part))
+        whole = network.get_parameter(name)
+        part = nn.Parameter(cut.take(whole.detach()), requires_grad=whole.requires_grad)
+        network.get_submodule(module).register_parameter(last, part)
     _become(network, ranks)
     return cuts
 

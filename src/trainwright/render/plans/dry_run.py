@@ -8,6 +8,7 @@ from trainwright.core.spelling import counted as in_words
 from trainwright.core.units import format_bytes, format_factor
 from trainwright.planner.counts.parallel.dry_run import DryRank, DryRun, Sent, ratio
 from trainwright.render.page import Page
+from trainwright.spec.summary import ParameterGroup
 
 SHOWN = 6
 """Parameters of a rank that are shown where not all are wanted."""
@@ -23,6 +24,9 @@ def show(counted: DryRun, page: Page) -> None:
     for rank in counted.ranks:
         page.line()
         _show_rank(rank, page)
+    if counted.groups:
+        page.line()
+        _show_groups(counted.groups, page)
     for note in counted.notes:
         page.note(note)
 
@@ -58,6 +62,21 @@ def _show_rank(rank: DryRank, page: Page) -> None:
     page.line()
     columns = ("messages", "along", "counted", "planned", "bytes counted", "bytes planned", "ratio")
     page.table(columns, _message_rows(rank.sent, rank.planned_sent))
+
+
+def _show_groups(groups: Sequence[ParameterGroup], page: Page) -> None:
+    rows = [
+        (
+            each.match or "others",
+            f"{each.tensors:,}",
+            f"{each.parameters:,}",
+            each.rule or "frozen",
+            "" if each.lr is None else f"{each.lr:g}",
+            "" if each.weight_decay is None else f"{each.weight_decay:g}",
+        )
+        for each in groups
+    ]
+    page.table(("parameters", "tensors", "numbers", "rule", "peak rate", "weight decay"), rows)
 
 
 def _shape(sizes: Sequence[int]) -> str:

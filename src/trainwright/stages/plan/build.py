@@ -43,6 +43,7 @@ from trainwright.spec.plan import (
     Plan,
     Rejected,
     Rental,
+    of_frozen,
     of_unmeasured,
 )
 from trainwright.spec.recipe import Recipe
@@ -96,7 +97,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         assumptions=(
             *here.assumptions(run, compiled=compiled),
             *dataset_assumptions(recipe, facts),
-            *of_unmeasured(recipe.unmeasured, workload.optimizer),
+            *_stand_ins(recipe, workload),
             *of_kernels(how.kernels),
         ),
         references=learnt.references,
@@ -173,6 +174,12 @@ def _run(model: ModelSpec, workload: Workload, here: Here, kernels: KernelChoice
 def _layouts(workload: Workload, sizes: Sequence[int], parallel: ParallelPlan = ONE_DEVICE) -> Layouts:
     plans = [replace(parallel, micro_batch_sequences=size) for size in sizes]
     return Layouts.of(plans, [workload.recompute] * len(plans), workload)
+
+
+def _stand_ins(recipe: Recipe, workload: Workload) -> tuple[Assumption, ...]:
+    """Returns what is counted as something else: what nobody has measured, and parameters that are frozen by name."""
+    frozen = any(group.frozen for group in recipe.train.optimizer.groups)
+    return (*of_unmeasured(recipe.unmeasured, workload.optimizer), *of_frozen(frozen))
 
 
 def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:

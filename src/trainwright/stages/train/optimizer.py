@@ -20,8 +20,9 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming, instance
 from trainwright.core.registry import load
 from trainwright.model.network import Network
-from trainwright.model.optimizers.groups import grouped
+from trainwright.model.optimizers.groups import freeze, grouped, regroup, table
 from trainwright.spec.sections.updates.optimizer import OPTIMIZER, AdamWSection, MuonSection, OptimizerSection
+from trainwright.spec.summary import ParameterGroup
 from trainwright.spec.workload import UpdateKernel
 
 KEY = "train.optimizer.name"
@@ -36,31 +37,38 @@ OptimizerFunction = Callable[[Network, OptimizerSection], Sequence[Optimizer]]
 
 def adamw(network: Network, section: AdamWSection) -> list[Optimizer]:
     """AdamW on everything (Loshchilov and Hutter, 2019); only matrices decay."""
-    return [_adamw(network, section, list(dict(network.named_parameters())))]
+    return _adamw(network, section, list(dict(network.named_parameters())))
 
 
 def muon(network: Network, section: MuonSection) -> list[Optimizer]:
     """Muon on the network's matrices (Jordan et al., 2024), AdamW on the rest."""
-    matrices = network.matrices()
+    matrices = {name: each for name, each in network.matrices().items() if each.requires_grad}
     rest = _adamw(network, section, [name for name, _ in network.named_parameters() if name not in matrices])
     if not matrices:
-        return [rest]
+        return rest
     group = {"params": list(matrices.values()), "peak_lr": section.muon_lr, "rate": "train/muon_lr"}
     decay, momentum = section.muon_weight_decay, section.muon_momentum
     shared = any(hasattr(matrix, "device_mesh") or hasattr(matrix, "cut") for matrix in matrices.values())
     make = load(SHARED_MUON if shared else MUON, kind="optimizer")
-    return [rest, make([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
+    return [*rest, make([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
 
 
-def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> Optimizer:
+def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> list[Optimizer]:
     members = grouped(
         network, names, lr=section.lr, weight_decay=section.weight_decay, embedding_lr=section.embedding_lr
     )
+    if not members:
+        return []
     settings: dict[str, Any] = {"lr": section.lr, "betas": section.betas, "eps": section.epsilon}
     if section.reduced_moments is None:
-        return AdamW(members, **settings, fused=True)
-    reduced: Optimizer = load(REDUCED[section.reduced_moments], kind="optimizer")(members, **settings)
-    return reduced
+        return [AdamW(members, **settings, fused=True)]
+    return [load(REDUCED[section.reduced_moments], kind="optimizer")(members, **settings)]
+
+
+def assigned(network: Network, section: OptimizerSection) -> list[ParameterGroup]:
+    """Freezes parameters of a whole network as the recipe says; returns who gets what. Raises as ``freeze``."""
+    freeze(network, section.groups)
+    return table(network, Optimizers(network, section).members, section.groups)
 
 
 def moved(parameter: Tensor, value: Tensor) -> Tensor:
@@ -83,16 +91,18 @@ class Optimizers:
         make: OptimizerFunction = OPTIMIZER.load(section.name)
         with blaming(section.name, where=KEY):
             self.members = [instance(member, Optimizer) for member in make(network, section)]
+        for member in self.members:
+            regroup(member, self._names, section.groups)
         if any(parameter not in self._names for group in self._groups() for parameter in group["params"]):
             raise RecipeError("this optimizer updates another tensor too", where=KEY, seen=section.name)
         times = Counter(self._names[parameter] for group in self._groups() for parameter in group["params"])
-        for name in self._names.values():
-            if times[name] != 1:
+        for parameter, name in self._names.items():
+            if times[name] != parameter.requires_grad:
                 raise RecipeError(
                     "this optimizer updates {name!r} {times} times a step",
                     where=KEY,
                     seen=section.name,
-                    expected="every parameter once",
+                    expected="every parameter that is trained once",
                     name=name,
                     times=times[name],
                 )

@@ -23,6 +23,7 @@ from trainwright.core.records import to_json
 from trainwright.core.registry import load
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
+from trainwright.model.optimizers.groups import lines
 from trainwright.model.tasks.task import load_task
 from trainwright.planner.plan.workload import average_start, resolve, steps_in
 from trainwright.runtime.device import DTYPES
@@ -32,6 +33,7 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, whole_on_cpu, write_bundle
 from trainwright.stages.train.layout import check_executable, plan_differences
+from trainwright.stages.train.optimizer import assigned
 from trainwright.stages.train.saving.keeping import Policy
 from trainwright.stages.train.saving.writing import Copies
 from trainwright.stages.train.settings import Settings
@@ -80,7 +82,7 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
     dataset = TokenDataset.open(prepared.path)
     settings = settings_of(recipe, plan, dataset)
     with torch_settings(settings):
-        trainer, new_head = trainer_of(context, settings, dataset, world)
+        trainer, notes = trainer_of(context, settings, dataset, world)
         log = out / "events.jsonl"
         interrupted, before_s = log.is_file(), worked_s(log)
         told = Events(log if world.leads else None, run=recipe.name, listeners=events.listeners)
@@ -88,8 +90,7 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
             if interrupted:
                 recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
             else:
-                head = [f"a new head for {new_head}"] if new_head else []
-                for note in (*head, *settings.notes(), *trainer.task.notes(dataset.splits)):
+                for note in (*notes, *settings.notes(), *trainer.task.notes(dataset.splits)):
                     recorded.message(note)
             recorded.metric(START, time.monotonic() - began_s, step=trainer.progress.step, unit="s")
             with _naming_what_grew(trainer, plan):
@@ -123,11 +124,14 @@ def result_of(summary: TrainSummary) -> StageResult:
 
 def trainer_of(
     context: Context, settings: Settings, dataset: TokenDataset, world: World = ALONE
-) -> tuple[Trainer, str | None]:
-    """Returns the trainer, where checkpoints in ``out`` left it, and what has a new head; raises as ``train``."""
+) -> tuple[Trainer, list[str]]:
+    """Returns the trainer, where checkpoints in ``out`` left it, and notes on its weights; raises as ``train``."""
     recipe, tokenizer, out = context.recipe, dataset.tokenizer_path, context.out
     network, new_head = make_network(recipe, settings, tokenizer, base=_base(context))
     network = network.to(settings.device)
+    notes = [f"a new head for {new_head}"] if new_head else []
+    if recipe.train.optimizer.groups:
+        notes += lines(assigned(network, recipe.train.optimizer))
     if settings.precision == "fp8":
         load(FLOAT8, kind="precision")(network)
     world.share(network, compiled=settings.compiled)
@@ -146,7 +150,7 @@ def trainer_of(
     trainer = Trainer(
         task, network, dataset, checkpoints, settings, recipe=recipe, out=out, from_step=follows, world=world
     )
-    return trainer, new_head
+    return trainer, notes
 
 
 def _mirror(place: str, out: Path, world: World) -> Copies:

@@ -156,7 +156,8 @@ class TrainingStep:
         with LiveBytes() as live:
             part, _ = self.task.loss(self.network, leaf, inputs)
         part.backward()
-        hidden.backward(leaf.grad)
+        if hidden.requires_grad:  # else the head alone is trained
+            hidden.backward(leaf.grad)
         self.optimizers.zero_grad()
         stash = self.network.stash
         return live.peak_bytes, saved.total_bytes if stash is None else saved.largest_bytes(stash)

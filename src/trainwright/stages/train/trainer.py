@@ -326,11 +326,12 @@ class Trainer:
 
     def _memory(self, logits_bytes: int, activation_bytes: int) -> MemoryUse:
         weights = tensor_bytes(self.world.local(self.network.parameters()))
+        trained = (each for each in self.network.parameters() if each.requires_grad)
         states = self.world.local(self.optimizers.on_device())
         return measured_use(
             device=self.settings.device,
             weights=weights,
-            gradients=weights,
+            gradients=tensor_bytes(self.world.local(trained)),
             optimizer=tensor_bytes(states),
             activations=activation_bytes,
             logits=logits_bytes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.core.frozen import dataclass
+from trainwright.spec.summary import ParameterGroup
 from trainwright.spec.workload import ParallelPlan
 
 CLASSES = ("weights", "gradients", "optimizer", "activations", "communication")
@@ -62,6 +63,8 @@ class DryRun:
     micro_batches: int
     ranks: tuple[DryRank, ...]
     notes: tuple[str, ...] = ()
+    groups: tuple[ParameterGroup, ...] = ()
+    """Who gets what, where the recipe has groups of parameters."""
 
 
 def ratio(counted: float, planned: float) -> float | None:

@@ -27,6 +27,40 @@ _EPSILON = "what is added to the root of the mean square; adafactor: 1e-30, to t
 _BETAS = "averaging of the gradient and its square (adam and schedule-free-adamw: 0.9, 0.999); lion's 0.9, 0.99"
 
 
+class GroupSection(Section):
+    """Parameters that are updated otherwise than the rest, by their names."""
+
+    match: str = Field(min_length=1, description="pattern of names, with * for any characters: blocks.0.*, *.bias")
+    lr: float | str | None = Field(None, description="their peak rate, or x0.1: that share of what they would have")
+    weight_decay: float | None = Field(None, ge=0, description="their weight decay")
+    frozen: bool = Field(False, description="not trained: no gradient, no state of the optimizer")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if isinstance(self.lr, str) and not self.lr.startswith("x"):
+            raise ValueError(f"lr is a number, or a share as x0.1, seen {self.lr!r}")
+        try:
+            self.peak(1.0)
+        except ValueError:
+            raise ValueError(f"lr is above zero, as 1e-4 or x0.1, seen {self.lr!r}") from None
+        changed = self.lr is not None or self.weight_decay is not None
+        if self.frozen == changed:
+            raise ValueError(f"{self.match!r} needs lr or weight_decay, or frozen: true and neither")
+        return self
+
+    def peak(self, usual: float) -> float:
+        """Returns the peak rate of parameters that would have a usual one.
+
+        Raises:
+            ValueError: it is no number above zero.
+        """
+        share = float(self.lr.removeprefix("x")) * usual if isinstance(self.lr, str) else self.lr
+        rate = usual if share is None else share
+        if not 0 < rate < float("inf"):
+            raise ValueError(f"{rate} is no rate")
+        return rate
+
+
 class OptimizerSection(Section):
     """The keys of every optimizer. A plug-in's class of keys derives from it, or from ``AdamWSection``."""
 
@@ -39,6 +73,7 @@ class OptimizerSection(Section):
 
     name: _Optimizer = "adamw"
     lr: float = Field(3e-4, gt=0, description="peak learning rate; with muon, that of AdamW")
+    groups: tuple[GroupSection, ...] = Field((), description="parameters that are updated otherwise; the first match")
 
     @property
     def counted(self) -> OptimizerName:
@@ -52,6 +87,9 @@ class OptimizerSection(Section):
 
     def refusals(self, parallel: ParallelPlan) -> tuple[str, ...]:
         """Returns why a layout cannot update with this optimizer, with what can; empty where it can."""
+        if parallel.pp > 1 and any(group.frozen for group in self.groups):
+            why = "a stage whose parameters are all frozen has nothing to differentiate"
+            return (f"pp={parallel.pp}: {why}; set pp=1, or freeze nothing",)
         if self.needs_whole_matrices:
             why = f"{self.name} keeps means over the rows and columns of whole matrices"
             tp = (f"tp={parallel.tp}: {why}; set tp=1",) if parallel.tp > 1 else ()

@@ -6,7 +6,7 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.spec.sections.train import TrainSection
-from trainwright.spec.sections.updates.optimizer import OPTIMIZER_KEYS, OPTIMIZERS, SgdSection
+from trainwright.spec.sections.updates.optimizer import OPTIMIZER_KEYS, OPTIMIZERS, GroupSection, SgdSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.layout import refusals
 
@@ -56,3 +56,30 @@ def test_keys_that_contradict_each_other_are_refused(train, words):
 def test_adamw_alone_updates_on_the_host(name):
     with pytest.raises(RecipeError, match="only AdamW updates on the host"):
         section_of(name).check_updates_on_host()
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        ({"match": "x"}, "needs lr or weight_decay, or frozen"),
+        ({"match": "x", "frozen": True, "lr": 1}, "needs lr or weight_decay, or frozen: true and neither"),
+        ({"match": "x", "lr": "y0.1"}, "a share as x0.1, seen 'y0.1'"),
+        ({"match": "x", "lr": "x-1"}, "lr is above zero, as 1e-4 or x0.1, seen 'x-1'"),
+        ({"match": "x", "lr": "xx"}, "lr is above zero"),
+        ({"match": "x", "lr": 0}, "lr is above zero"),
+        ({"match": "", "lr": 1}, "at least 1 character"),
+    ],
+)
+def test_a_group_says_what_differs(group, words):
+    with pytest.raises(ValueError, match=words):
+        GroupSection.model_validate(group)
+    assert GroupSection(match="x", lr="x0.1").peak(2.0) == 0.2
+    assert GroupSection(match="x", lr=3).peak(2.0) == 3
+    assert GroupSection(match="x", weight_decay=0).peak(2.0) == 2
+
+
+def test_stages_of_a_pipeline_freeze_nothing():
+    frozen = section_of("adamw", groups=[{"match": "*norm*", "frozen": True}])
+    (line,) = refusals(ParallelPlan(pp=2), optimizer=frozen)
+    assert line.startswith("pp=2: a stage whose parameters are all frozen") and "set pp=1" in line
+    assert refusals(ParallelPlan(pp=2), optimizer=section_of("adamw", groups=[{"match": "*", "lr": "x2"}])) == ()

@@ -27,6 +27,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
+from trainwright.model.optimizers.groups import freeze
 from trainwright.model.parallel.stages import keep_stages
 from trainwright.model.tasks.task import Batch, Task
 from trainwright.planner.counts.layouts import Layouts
@@ -41,9 +42,10 @@ from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
+from trainwright.spec.summary import ParameterGroup
 from trainwright.spec.workload import MASKED_KERNELS, ParallelPlan, recomputed_blocks
 from trainwright.stages.train.layout import check_executable
-from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.optimizer import Optimizers, assigned
 from trainwright.stages.train.ranks.dry_run.batches import task_and_batch
 from trainwright.stages.train.ranks.dry_run.collectives import Collectives, size_bytes
 from trainwright.stages.train.ranks.dry_run.tracking import (
@@ -114,7 +116,17 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
         micro_batches=micro_batches,
         ranks=tuple(_of_a_rank(asked, place) for place in range(parallel.pp)),
         notes=notes,
+        groups=_groups(asked),
     )
+
+
+def _groups(asked: Question) -> tuple[ParameterGroup, ...]:
+    """Returns who gets what of the recipe's groups; none where it has none."""
+    section = asked.recipe.train.optimizer
+    if not section.groups:
+        return ()
+    with FakeTensorMode():
+        return tuple(assigned(_network(asked), section))
 
 
 def _passes(parallel: ParallelPlan, micro_batches: int) -> int:
@@ -216,6 +228,7 @@ def _step(asked: Question, mesh: Mesh) -> tuple[Mapping[str, Share], dict[str, f
     with FakeTensorMode() as nothing:
         network = _network(asked)
         whole = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
+        freeze(network, train.optimizer.groups)
         world_of(mesh, batch_sequences=asked.run.workload.batch_sequences).share(network, compiled=False)
         optimizers = Optimizers(network, train.optimizer, train.exec.update)
         optimizers = averaged(network, optimizers, train, 0)
@@ -259,7 +272,7 @@ def _tracked(
 def _make_states(network: Network, optimizers: Optimizers) -> None:
     """Makes the optimizer's state, so that the step that is counted is one of many and not the first."""
     for parameter in network.parameters():
-        parameter.grad = torch.zeros_like(parameter)
+        parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
     optimizers.step(1.0)
     optimizers.zero_grad()
 

@@ -285,3 +285,21 @@ def test_kernels_that_no_processor_has_are_counted_as_the_fused_one() -> None:
     plain = recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": exec_})})
     other = dry_run(plain, replace(plan, cluster=rented))
     assert run.ranks[0].memory == other.ranks[0].memory
+
+
+def test_groups_of_parameters_are_a_table_and_frozen_ones_have_no_state() -> None:
+    groups = [{"match": "blocks.0.*", "frozen": True}, {"match": "*norm*", "lr": "x0.1"}]
+    plain = counted({"dp_shard": 2}).ranks[0].memory
+    run = counted({"dp_shard": 2}, optimizer={"name": "adamw", "groups": groups})
+    frozen, *others = run.groups
+    assert (frozen.match, frozen.lr, frozen.parameters) == ("blocks.0.*", None, EACH)
+    assert [(row.match, row.rule) for row in others] == [("*norm*", "AdamW"), ("", "AdamW")]
+    assert sum(row.parameters for row in run.groups) == ALL
+    memory = run.ranks[0].memory
+    assert plain["optimizer"] - memory["optimizer"] == 8 * EACH / 2 + 4 * len(BLOCK)
+    assert plain["gradients"] - memory["gradients"] == 4 * EACH / 2
+
+
+def test_a_pattern_that_matches_nothing_is_refused_by_a_dry_run() -> None:
+    with pytest.raises(RecipeError, match=r"no parameter is left for this group .*nearest are blocks\.1"):
+        counted({"dp_shard": 2}, optimizer={"name": "adamw", "groups": [{"match": "block.1.*", "frozen": True}]})
