@@ -35,6 +35,7 @@ class Case:
     documents: bool = False
     ragged: bool = False
     dropout: bool = False
+    chats: bool = False
     recompute: Recompute = "none"
     optimizer: str = "sgd"
     reduce: ReduceDtype = "fp32"
@@ -63,7 +64,9 @@ class Case:
         words += [f"recompute={self.recompute}"] * (self.recompute != "none")
         words += [f"attention={self.attention}"] * (self.attention != "auto")
         words += [f"reduce={self.reduce}"] * (self.reduce != "fp32")
-        return " ".join([*words, *(name for name in ("documents", "ragged", "dropout") if getattr(self, name))])
+        return " ".join(
+            [*words, *(name for name in ("documents", "ragged", "dropout", "chats") if getattr(self, name))]
+        )
 
 
 DATA_LAYOUTS = (
@@ -169,6 +172,15 @@ COMPOSED = (
 )
 """Matrices and sequences on several ranks: of four ranks with copied key heads, two share each sequence."""
 
+TALKS = (
+    Case(layout={"dp_shard": 2}, chats=True, dropout=True),
+    Case(layout={"tp": 2}, family="gpt2", chats=True),
+    Case(layout={"cp": 2}, family="gpt2", chats=True, dropout=True),
+    Case(layout={"cp": 2, "context": "ulysses"}, chats=True, micro_batch=1),
+    Case(layout={"pp": 2}, chats=True, micro_batch=1),
+)
+"""Packed chats, of whose tokens the answers alone count."""
+
 UNEQUAL = (
     Case(layout={"dp_replicate": 2, "shares": (3, 1)}, documents=True, ragged=True, micro_batch=1),
     Case(layout={"dp_shard": 2, "shares": (1, 3)}, family="gpt2", dtype="fp32", ragged=True, dropout=True),
@@ -250,4 +262,4 @@ BLOCKED = (
 """Attention by flex_attention, as torch computes it where there is no kernel; one process has torch's fused one."""
 
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
-CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + HALVES + HALF_SUMS + PADDED + HEAD_BIASES + BLOCKED
+CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + PADDED + HEAD_BIASES + BLOCKED

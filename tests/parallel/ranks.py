@@ -23,6 +23,7 @@ from trainwright.model.dropout import sample_keys
 from trainwright.model.network import Network
 from trainwright.model.optimizers.groups import freeze
 from trainwright.model.precision.loss_scale import LossScale
+from trainwright.model.tasks.chat import Chat
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.faults.gate import Gate
 from trainwright.runtime.norms import local
@@ -86,11 +87,24 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
     shape = spec(case.family)
     generator = torch.Generator().manual_seed(step)
     tokens = torch.randint(2, shape.vocabulary, (SEQUENCES, SEQUENCE_TOKENS + 1), generator=generator)
+    if case.chats:
+        return chats_of(tokens, generator) | (
+            {"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {}
+        )
     if case.documents:
         tokens[::2, 5] = tokens[:, 11] = END_OF_TEXT
     if case.ragged:
         tokens[1, 1:], tokens[-1, 9:] = -100, -100
     return {"tokens": tokens} | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
+
+
+def chats_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    """Two chats and some padding in a sequence; a third of the targets are answers, none in one sequence."""
+    targets = tokens[:, 1:].clone()
+    targets[torch.rand(targets.shape, generator=generator) > 1 / 3] = -100
+    targets[2], targets[:, 6], targets[:, 13:] = -100, -100, -100
+    documents = torch.tensor([0] * 7 + [1] * 7 + [2] * (SEQUENCE_TOKENS - 14)).expand(SEQUENCES, -1).clone()
+    return {"tokens": tokens[:, :-1].clone(), "targets": targets, "documents": documents}
 
 
 def compared(case: Case, step: int) -> bool:
@@ -114,6 +128,8 @@ class Training:
         freeze(self.network, SECTIONS[case.optimizer].groups)
         world.share(self.network, compiled=False)
         task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=END_OF_TEXT if case.documents else None)
+        if case.chats:
+            task = Chat(sequence_tokens=SEQUENCE_TOKENS)
         self.optimizers = Optimizers(self.network, SECTIONS[case.optimizer])
         clock = PhaseClock(torch.device("cpu"))
         clock.start()

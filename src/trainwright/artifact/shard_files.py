@@ -34,8 +34,10 @@ def write_shard(
     ends: NDArray[np.uint64],
     text_bytes: NDArray[np.uint64],
     labels: NDArray[np.uint16] | None = None,
+    *,
+    answers: Sequence[NDArray[np.bool_]] | None = None,
 ) -> None:
-    """Write ``<stem>.tokens``, ``<stem>.labels`` and ``<stem>.index`` atomically, the index last.
+    """Write ``<stem>.tokens``, ``<stem>.labels``, ``<stem>.answers`` and ``<stem>.index`` atomically, the index last.
 
     Args:
         stem: path without a suffix.
@@ -43,6 +45,7 @@ def write_shard(
         ends: for each document the position just after its end-of-text id.
         text_bytes: for each document the UTF-8 bytes of its text.
         labels: for each document the number of its label; None where documents have none.
+        answers: pieces of a flag for each id, whether it belongs to an answer; None where documents are no chats.
 
     Raises:
         MachineError: the disk is full or cannot be written.
@@ -52,22 +55,29 @@ def write_shard(
         write_atomically(path, *(np.ascontiguousarray(piece).data for piece in tokens))
         if labels is not None:
             write_atomically(stem.with_name(stem.name + ".labels"), labels.astype("<u2").tobytes())
+        if answers is not None:
+            flags = np.concatenate([np.empty(0, np.bool_), *answers])
+            write_atomically(stem.with_name(stem.name + ".answers"), np.packbits(flags, bitorder="little").tobytes())
         index = _HEADER.pack(_MAGIC, len(ends)) + ends.astype("<u8").tobytes() + text_bytes.astype("<u8").tobytes()
         write_atomically(stem.with_name(stem.name + ".index"), index)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Shard:
-    """The files of one shard. ``ends``, ``text_bytes`` and ``labels`` have the shape ``[documents]``."""
+    """The files of one shard. ``ends``, ``text_bytes`` and ``labels`` have the shape ``[documents]``.
+
+    ``answers`` has a bit for each token, eight in a byte, the lowest first.
+    """
 
     path: Path
     tokens: Tokens
     ends: NDArray[np.uint64]
     text_bytes: NDArray[np.uint64]
     labels: NDArray[np.uint16] | None = None
+    answers: NDArray[np.uint8] | None = None
 
 
-def open_shard(stem: Path, dtype: np.dtype[Any], *, labelled: bool = False) -> Shard:
+def open_shard(stem: Path, dtype: np.dtype[Any], *, labelled: bool = False, answered: bool = False) -> Shard:
     """Map a shard and check that its files agree.
 
     Raises:
@@ -97,20 +107,32 @@ def open_shard(stem: Path, dtype: np.dtype[Any], *, labelled: bool = False) -> S
         )
     tokens = np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
     labels = _read_labels(stem.with_name(stem.name + ".labels"), len(ends)) if labelled else None
-    return Shard(path=path, tokens=tokens, ends=ends, text_bytes=text_bytes, labels=labels)
+    answers = _read_answers(stem.with_name(stem.name + ".answers"), expected) if answered else None
+    return Shard(path=path, tokens=tokens, ends=ends, text_bytes=text_bytes, labels=labels, answers=answers)
 
 
 def _read_labels(path: Path, documents: int) -> NDArray[np.uint16]:
+    _check_size(path, 2 * documents, "labels")
+    return np.fromfile(path, "<u2")
+
+
+def _read_answers(path: Path, tokens: int) -> NDArray[np.uint8]:
+    _check_size(path, -(-tokens // 8), "answers")
+    return np.memmap(path, np.uint8, mode="r") if tokens else np.empty(0, np.uint8)
+
+
+def _check_size(path: Path, size_bytes: int, what: str) -> None:
     seen = path.stat().st_size if path.is_file() else 0
-    if seen != 2 * documents:
+    if seen != size_bytes:
+        expected = counted(size_bytes, "byte")
         raise DataError(
-            "the labels of a token shard are damaged",
+            "the {what} of a token shard are damaged",
             where=path,
             seen=counted(seen, "byte"),
-            expected=counted(2 * documents, "byte"),
+            expected=expected,
             fix=REMAKE,
+            what=what,
         )
-    return np.fromfile(path, "<u2")
 
 
 def _open_index(path: Path) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.shard_files import Tokens, token_dtype, write_shard
-from trainwright.artifact.shards import DATASET, FORMAT, LABELLED
+from trainwright.artifact.shards import DATASET, DOCUMENTS, FORMAT, LABELLED
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.core.records import to_json
 
@@ -67,6 +67,7 @@ class SplitWriter:
         self._ends: list[NDArray[np.uint64]] = []
         self._bytes: list[NDArray[np.uint64]] = []
         self._labels: list[NDArray[np.uint16]] = []
+        self._answers: list[NDArray[np.bool_]] = []
         self._tokens = 0
 
     def append(self, ids: NDArray[np.integer[Any]], *, text_bytes: int, label: int | None = None) -> None:
@@ -75,6 +76,11 @@ class SplitWriter:
         labels = None if label is None else np.array([label], np.uint16)
         self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64), labels=labels)
 
+    def append_chat(self, ids: NDArray[np.integer[Any]], answers: NDArray[np.bool_], *, text_bytes: int) -> None:
+        """Add one chat as its template gives it; ``answers`` flags the tokens that count."""
+        tokens = np.asarray(ids).astype(self._dtype)
+        self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64), answers=answers)
+
     def extend(
         self,
         tokens: Tokens,
@@ -82,10 +88,12 @@ class SplitWriter:
         text_bytes: NDArray[np.uint64],
         *,
         labels: NDArray[np.uint16] | None = None,
+        answers: NDArray[np.bool_] | None = None,
     ) -> None:
         """Add documents that already end with the end-of-text id; ``ends`` are positions in ``tokens``.
 
-        Either every document of a split has a label, or none has.
+        Either every document of a split has a label, or none has; so too for ``answers``, a flag for each token of
+        chats, which end as their template says.
         """
         first = 0
         while first < len(ends):
@@ -97,6 +105,8 @@ class SplitWriter:
             self._bytes.append(text_bytes[first : last + 1])
             if labels is not None:
                 self._labels.append(labels[first : last + 1])
+            if answers is not None:
+                self._answers.append(answers[begin : int(ends[last])])
             self._tokens += int(ends[last]) - begin
             if self._tokens >= self._shard_tokens:
                 self._roll()
@@ -106,7 +116,7 @@ class SplitWriter:
         stem = self._directory / f"{self._name}-{len(self._shards):05d}"
         ends, text_bytes = np.concatenate(self._ends), np.concatenate(self._bytes)
         labels = np.concatenate(self._labels) if self._labels else None
-        write_shard(stem, self._pieces, ends, text_bytes, labels)
+        write_shard(stem, self._pieces, ends, text_bytes, labels, answers=self._answers or None)
         self._shards.append(ShardEntry(tokens=self._tokens, documents=len(ends)))
         self._text_bytes_total += int(text_bytes.sum())
         self._start()
@@ -131,8 +141,12 @@ def write_dataset(
     end_of_text_id: int,
     splits: Mapping[str, SplitEntry],
     labels: Sequence[str] = (),
+    kind: str = DOCUMENTS,
 ) -> None:
-    """Write ``dataset.json``; ``splits`` are the entries that ``SplitWriter.close`` gave, ``labels`` their names."""
+    """Write ``dataset.json``; ``splits`` are the entries that ``SplitWriter.close`` gave, ``labels`` their names.
+
+    ``kind`` is that of documents without labels: texts, chats or preferences.
+    """
     record = {
         "format": FORMAT,
         "vocabulary": vocabulary,
@@ -143,5 +157,7 @@ def write_dataset(
     }
     if labels:
         record |= {"kind": LABELLED, "labels": list(labels)}
+    elif kind != DOCUMENTS:
+        record |= {"kind": kind}
     with writing(directory):
         write_atomically(directory / DATASET, json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")

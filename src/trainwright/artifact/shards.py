@@ -2,7 +2,8 @@
 
 A dataset directory holds ``dataset.json``, ``tokenizer.json`` and, for each split, ``<split>-NNNNN.tokens`` (ids and
 nothing else), ``<split>-NNNNN.index`` (where documents end, how many bytes of text each was) and, where documents have
-labels, ``<split>-NNNNN.labels``. The layout and its invariants are written down in ``docs/formats/token-shards.md``.
+labels, ``<split>-NNNNN.labels``, where they are chats, ``<split>-NNNNN.answers``. The layout and its invariants are
+written down in ``docs/formats/token-shards.md``.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from trainwright.core.errors import DataError
 from trainwright.core.spelling import counted
 
 DATASET = "dataset.json"
-DOCUMENTS, LABELLED = "documents", "documents-with-labels"
-"""Kinds of datasets: texts, and texts of which each has a label."""
+DOCUMENTS, LABELLED, CHATS, PREFERENCES = "documents", "documents-with-labels", "chats", "preferences"
+"""Kinds of datasets: texts, texts of which each has a label, chats, and chats of which each has two last answers."""
+ANSWERED = (CHATS, PREFERENCES)
+"""Kinds that say of each token whether it belongs to an answer."""
 FORMAT = 1
 """Version of the layout, in ``dataset.json``."""
 
@@ -105,6 +108,19 @@ class TokenSplit:
         """For each document the number of its label: shape ``[documents]``; of a labelled dataset alone."""
         return np.concatenate([np.empty(0, np.uint16), *(s.labels for s in self._shards if s.labels is not None)])
 
+    def answers(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """For each position whether its token belongs to an answer: shape ``[stop - start]``; of chats alone.
+
+        Raises:
+            IndexError: the range leaves the split.
+        """
+        out = np.zeros(self._checked(start, stop), np.bool_)
+        for shard, begin, low, high in self._overlaps(start, stop):
+            if shard.answers is not None:
+                bits = np.unpackbits(shard.answers[low // 8 : -(-high // 8)], bitorder="little")
+                out[begin + low - start : begin + high - start] = bits[low % 8 : low % 8 + high - low]
+        return out
+
     def _checked(self, start: int, stop: int) -> int:
         if not 0 <= start <= stop <= self.tokens:
             raise IndexError(f"positions {start}..{stop} of split {self.name!r}, which has {self.tokens} tokens")
@@ -145,11 +161,8 @@ class TokenDataset:
     tokenizer_path: Path
     labels: tuple[str, ...] = ()
     """Names of the labels, by number; empty where documents have none."""
-
-    @property
-    def kind(self) -> str:
-        """Returns what a task may expect of the documents."""
-        return LABELLED if self.labels else DOCUMENTS
+    kind: str = DOCUMENTS
+    """What a task may expect of the documents."""
 
     @classmethod
     def open(cls, path: Path) -> TokenDataset:
@@ -173,9 +186,16 @@ class TokenDataset:
                     expected=f"format {FORMAT}, {dtype.name}",
                 )
             labels = tuple(record.get("labels", ()))
+            kind = str(record.get("kind", DOCUMENTS))
             splits = {
                 name: _open_split(
-                    path, name, entry["shards"], vocabulary=vocabulary, dtype=dtype, labelled=bool(labels)
+                    path,
+                    name,
+                    entry["shards"],
+                    vocabulary=vocabulary,
+                    dtype=dtype,
+                    labelled=bool(labels),
+                    answered=kind in ANSWERED,
                 )
                 for name, entry in record["splits"].items()
             }
@@ -188,6 +208,7 @@ class TokenDataset:
                 splits=MappingProxyType(splits),
                 tokenizer_path=path / record["tokenizer"],
                 labels=labels,
+                kind=kind,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError("damaged dataset description", where=source, seen=repr(error), fix=REMAKE) from error
@@ -201,10 +222,11 @@ def _open_split(
     vocabulary: int,
     dtype: np.dtype[Any],
     labelled: bool,
+    answered: bool,
 ) -> TokenSplit:
     shards = []
     for number, entry in enumerate(entries):
-        shard = open_shard(path / f"{name}-{number:05d}", dtype, labelled=labelled)
+        shard = open_shard(path / f"{name}-{number:05d}", dtype, labelled=labelled, answered=answered)
         seen = f"{counted(len(shard.tokens), 'token')}, {counted(len(shard.ends), 'document')}"
         expected = f"{counted(entry['tokens'], 'token')}, {counted(entry['documents'], 'document')}"
         if seen != expected:

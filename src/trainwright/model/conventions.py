@@ -9,6 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from trainwright.artifact.model_folder import CHAT_TEMPLATE, TOKENIZER_CONFIG
 from trainwright.core.errors import DataError
 from trainwright.core.paths import read_object
 
@@ -36,13 +37,13 @@ def read_conventions(directory: Path, tokenizer: Tokenizer) -> Conventions:
         DataError: a file is damaged, or asks for something that is not supported.
     """
     config = _optional(directory / "config.json")
-    settings = _optional(directory / "tokenizer_config.json")
+    settings = _optional(directory / TOKENIZER_CONFIG)
     ends = _end_ids(config, _optional(directory / "generation_config.json")) or special_ids(tokenizer)
     return Conventions(
         end_ids=ends,
         start_id=_start_id(config, ends),
-        chat_template=_chat_template(directory, settings),
-        special_tokens=_special_tokens(settings),
+        chat_template=read_chat_template(directory),
+        special_tokens=read_special_tokens(settings),
     )
 
 
@@ -58,21 +59,26 @@ def _start_id(config: Mapping[str, Any], ends: frozenset[int]) -> int | None:
     return bos if bos is not None else min(ends, default=None)
 
 
-def _chat_template(directory: Path, settings: Mapping[str, Any]) -> str | None:
-    path = directory / "chat_template.jinja"
-    template = read_text(path) if path.is_file() else settings.get("chat_template")
+def read_chat_template(directory: Path) -> str | None:
+    """Returns the chat template of a model directory, from a file of its own or from the tokenizer's settings.
+
+    Raises:
+        DataError: the file is damaged, or there are several templates.
+    """
+    path = directory / CHAT_TEMPLATE
+    template = read_text(path) if path.is_file() else _optional(directory / TOKENIZER_CONFIG).get("chat_template")
     if template is None or isinstance(template, str):
         return template
     raise DataError(
         "several chat templates are not supported",
-        where=directory / "tokenizer_config.json",
+        where=directory / TOKENIZER_CONFIG,
         seen="chat_template is a list",
         expected="one template",
     )
 
 
-def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
-    """``bos_token``, ``eos_token`` and their like, which chat templates refer to."""
+def read_special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Returns ``bos_token``, ``eos_token`` and their like of a tokenizer's settings; chat templates refer to them."""
     texts = {}
     for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
         value = settings.get(name)

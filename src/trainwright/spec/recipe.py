@@ -28,6 +28,9 @@ from trainwright.spec.sections.task import TASK, TaskSection
 from trainwright.spec.sections.train import TrainSection
 from trainwright.spec.workload import TIMED_UPDATES, windows_per_epoch
 
+ANSWERED = ("chats", "preferences")
+"""Kinds of datasets that sources of their own give."""
+
 
 def _plain_name(name: str) -> str:
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
@@ -72,7 +75,11 @@ class Recipe(Section):
             raise ValueError(f"train.sequence_tokens ({self.train.sequence_tokens}) exceeds {longest}")
         if self.model.loaded.sees_images:
             raise ValueError(f"model.family {self.model.family} sees images, and the task {self.task.name} reads texts")
-        if self.task.kind.needs == "documents-with-labels" and not self.data.labelled:
+        needs, gives = self.task.kind.needs, self.data.records
+        if (needs if needs in ANSWERED else "documents") != gives:
+            wanted = f"kind: {needs}" if needs in ANSWERED else "documents"
+            raise ValueError(f"data.sources give {gives}, and the task {self.task.name} needs {wanted}")
+        if needs == "documents-with-labels" and not self.data.labelled:
             source = next(number for number, each in enumerate(self.data.sources) if not each.labelled)
             raise ValueError(
                 f"data.sources.{source} has no label_key, which the task {self.task.name} needs: "
@@ -94,6 +101,11 @@ class Recipe(Section):
         names = {} if known else {"optimizer": optimizer.name}
         names |= {} if self.task.kind.measured else {"task": self.task.name}
         return names | {"network": network} if is_reference(self.model.family) and network != DECODER else names
+
+    @property
+    def masks_documents(self) -> bool:
+        """Returns whether no token attends to another document of its sequence: asked for, or as chats always are."""
+        return self.train.document_masking or self.task.kind.needs in ANSWERED
 
     def epoch_tokens(self, *, tokens: int, documents: int) -> int:
         """Returns the tokens that training computes on in one pass over a split; padding counts.

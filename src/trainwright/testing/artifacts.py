@@ -115,7 +115,7 @@ def make_plan(
             optimizer=train.optimizer.counted,
             recompute=recompute or train.recompute,
             recompute_budget=train.recompute_budget,
-            document_masking=train.document_masking,
+            document_masking=recipe.masks_documents,
             moments=train.optimizer.reduced_moments,
             activation_offload=train.activation_offload,
             average_every=0 if train.ema is None else train.ema.every_steps,

@@ -10,7 +10,7 @@ from pathlib import Path
 from trainwright.artifact.checkpoint.index import AVERAGE, IndexedTensor
 from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.checkpoint.tensor_file import Bytes, TensorBytes, write_tensors
-from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS
+from trainwright.artifact.model_folder import CHAT_TEMPLATE, SHAPE_FILE, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
 from trainwright.artifact.store import sync_directory, writing
 from trainwright.core.errors import MachineError, RecipeError
 
@@ -43,8 +43,9 @@ def convert(checkpoint: Path, folder: Path, *, averaged: bool = False) -> int:
             unfinished.callback(shutil.rmtree, partial, ignore_errors=True)
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            for name in (SHAPE_FILE, TOKENIZER):
-                shutil.copyfile(checkpoint / name, partial / name)
+            for name in (SHAPE_FILE, TOKENIZER, CHAT_TEMPLATE, TOKENIZER_CONFIG):
+                if name in (SHAPE_FILE, TOKENIZER) or (checkpoint / name).is_file():
+                    shutil.copyfile(checkpoint / name, partial / name)
             write_tensors(
                 partial / WEIGHTS,
                 {

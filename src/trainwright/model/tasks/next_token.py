@@ -19,7 +19,7 @@ from trainwright.model.attention import document_ids, document_positions
 from trainwright.model.losses import IGNORE, Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.evaluate_loss import summarise, token_nats
-from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, Metric
+from trainwright.model.tasks.task import Batch, Batches, Evaluation, EvaluationOptions, Metric
 from trainwright.model.tasks.windows import Windows
 from trainwright.spec.recipe import Recipe
 
@@ -61,7 +61,7 @@ class NextToken:
         """Returns nothing: every token of a split is read."""
         return ()
 
-    def batches(self, split: TokenSplit, *, batch_sequences: int, seed: int) -> Windows:
+    def batches(self, split: TokenSplit, *, batch_sequences: int, seed: int) -> Batches:
         """Returns windows of ``sequence_tokens`` and one token more, the last target."""
         return Windows(split, sequence_tokens=self.sequence_tokens, batch_sequences=batch_sequences, seed=seed)
 

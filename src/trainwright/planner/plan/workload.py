@@ -35,7 +35,7 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
         optimizer=section.optimizer.counted,
         recompute=section.recompute,
         recompute_budget=section.recompute_budget,
-        document_masking=section.document_masking,
+        document_masking=recipe.masks_documents,
         moments=section.optimizer.reduced_moments,
         activation_offload=section.activation_offload,
         average_every=0 if section.ema is None else section.ema.every_steps,

@@ -25,8 +25,14 @@ SOURCES: Mapping[str, str] = {
     "text": "trainwright.stages.data.sources.text:Text",
     "jsonl": "trainwright.stages.data.sources.jsonl:Jsonl",
     "parquet": "trainwright.stages.data.sources.parquet:Parquet",
+    "chats": "trainwright.stages.data.sources.chats:Chats",
+    "preferences": "trainwright.stages.data.sources.chats:Preferences",
 }
 SOURCE = Extension("source", SOURCES, Called(arguments=("section",), methods=("read",)))
+
+
+Records = Literal["documents", "chats", "preferences"]
+"""What sources give: texts, chats, or chats of which each has two last answers."""
 
 
 class SourceSection(Section):
@@ -34,6 +40,8 @@ class SourceSection(Section):
 
     plain_text: ClassVar[bool] = False
     """Whether all bytes of its files are text; in records the other keys count as bytes too."""
+    records: ClassVar[Records] = "documents"
+    """What it gives."""
 
     kind: Annotated[str, SOURCE] = Field(description="which kind this is; it decides the other keys")
 
@@ -89,12 +97,42 @@ class ParquetSource(PathsSection):
     text_column: str = Field("text", min_length=1, description="column that holds the text")
 
 
+class ChatsSource(PathsSection):
+    """Chats, one to a line of JSON or a row of Parquet.
+
+    A record has a list of messages (``role`` and ``content``, or ``from`` and ``value``), or a question and an answer.
+    """
+
+    records: ClassVar[Records] = "chats"
+
+    messages_key: str | None = Field(
+        None, min_length=1, description="key that holds the messages; default: messages or conversations"
+    )
+    prompt_key: str = Field("prompt", min_length=1, description="key that holds the question, or the messages so far")
+    answer_key: str = Field("completion", min_length=1, description="key that holds the answer")
+
+
+class PreferencesSource(PathsSection):
+    """Two answers to one question, one to a line of JSON or a row of Parquet.
+
+    Question and answers are texts or lists of messages; the prompt may be left out where both answers hold it.
+    """
+
+    records: ClassVar[Records] = "preferences"
+
+    prompt_key: str = Field("prompt", min_length=1, description="key that holds the question, or the messages so far")
+    chosen_key: str = Field("chosen", min_length=1, description="key that holds the better answer")
+    rejected_key: str = Field("rejected", min_length=1, description="key that holds the worse answer")
+
+
 _SOURCE_KEYS = {
     "python-stdlib": PythonSource,
     "files": FilesSource,
     "text": TextSource,
     "jsonl": JsonlSource,
     "parquet": ParquetSource,
+    "chats": ChatsSource,
+    "preferences": PreferencesSource,
 }
 
 
@@ -172,6 +210,17 @@ class TokenizerSection(Section):
         return self
 
 
+class ChatSection(Section):
+    """How chats become tokens."""
+
+    template: str | None = Field(
+        None,
+        min_length=1,
+        description="turns, chatml, a Jinja file or a model directory; default: what lies beside the tokenizer",
+    )
+    max_tokens: int | None = Field(None, gt=0, description="longer chats are dropped and counted; default: none is")
+
+
 class DataExec(Section):
     """How the data is prepared; never changes a byte of the result."""
 
@@ -192,6 +241,7 @@ class DataSection(Section):
     dedup: Literal["exact", "none"] = Field("exact", description="exact: equal documents after cleaning are kept once")
     split: SplitSection = Field(default_factory=SplitSection, description="train, validation, test")
     tokenizer: TokenizerSection = Field(default_factory=TokenizerSection, description="text to tokens")
+    chat: ChatSection = Field(default_factory=ChatSection, description="chats to text, where sources give chats")
     strict: bool = Field(False, description="stop at the first broken record instead of counting it")
     exec: DataExec = Field(default_factory=DataExec, description="how, not what")
 
@@ -199,6 +249,22 @@ class DataSection(Section):
     def labelled(self) -> bool:
         """Returns whether every document has a label."""
         return all(source.labelled for source in self.sources)
+
+    @property
+    def records(self) -> Records:
+        """Returns what the sources give, all of them the same."""
+        return self.sources[0].records
+
+    @model_validator(mode="after")
+    def _one_kind_of_records(self) -> Self:
+        for number, source in enumerate(self.sources):
+            if source.records != self.records:
+                raise ValueError(
+                    f"sources.{number} gives {source.records} and sources.0 {self.records}: one dataset has one of them"
+                )
+        if self.records == "documents" and self.chat != ChatSection():
+            raise ValueError("chat goes with sources of chats (kind: chats, or kind: preferences)")
+        return self
 
     @model_validator(mode="after")
     def _all_labelled_or_none(self) -> Self:

@@ -20,7 +20,7 @@ class TaskKind:
 
     Attributes:
         make: ``package.module:function`` of recipe and dataset that gives the ``Task`` (``model/tasks/task.py``).
-        needs: the kind of its dataset: documents, or documents of which each has a label.
+        needs: the kind of its dataset: documents, documents of which each has a label, chats, or preferences.
         reads: windows of the stream of tokens, or whole documents, each in a sequence of its own.
         makes: what the head's outputs are: tokens of a text, or the classes that ``task.labels`` name.
         divides: its sequences may lie on several ranks (``cp``): the ``Task`` is one that ``DividesSequences``.
@@ -29,7 +29,7 @@ class TaskKind:
     """
 
     make: str
-    needs: Literal["documents", "documents-with-labels"] = "documents"
+    needs: Literal["documents", "documents-with-labels", "chats", "preferences"] = "documents"
     reads: Literal["windows", "documents"] = "windows"
     makes: Literal["text", "classes"] = "text"
     divides: bool = False
@@ -48,6 +48,7 @@ TASKS: Mapping[str, TaskKind] = {
         divides=True,
         measured=True,
     ),
+    "chat": TaskKind(make="trainwright.model.tasks.chat:chat", needs="chats", divides=True, measured=True),
 }
 TASK = Extension("task", TASKS, InstanceOf(TaskKind))
 MOST_SHOWN = 20
@@ -56,7 +57,9 @@ MOST_SHOWN = 20
 class TaskSection(Section):
     """What the network learns from the dataset."""
 
-    name: Annotated[str, TASK] = Field("next-token", description="predict the next token, or classify documents")
+    name: Annotated[str, TASK] = Field(
+        "next-token", description="predict the next token, classify documents, or answer in chats"
+    )
     labels: tuple[str, ...] = Field((), description="the classes in the head's order, for a task that has classes")
 
     @property

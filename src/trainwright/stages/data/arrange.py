@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +49,11 @@ def labels_path(directory: Path, bucket: int, split: str) -> Path:
     return directory / f"bucket-{bucket:05d}.{split}.labels.json"
 
 
+def places_path(directory: Path, bucket: int, split: str) -> Path:
+    """Where the places of chats lie, in the same order: a JSON list of source and place."""
+    return directory / f"bucket-{bucket:05d}.{split}.places.json"
+
+
 def bucket_path(directory: Path, bucket: int) -> Path:
     """Returns what a bucket holds; its presence says that the bucket is complete."""
     return directory / f"bucket-{bucket:05d}.json"
@@ -68,8 +72,11 @@ def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
         return dict(done)
     kept, funnels = _kept(job)
     splits: dict[str, list[Document]] = {split: [] for split in SPLITS}
-    for document in kept:
-        splits[split_of(document.digest, job.section.split)].append(document)
+    places: dict[str, list[tuple[int, str]]] = {split: [] for split in SPLITS}
+    for source, document in kept:
+        split = split_of(document.digest, job.section.split)
+        splits[split].append(document)
+        places[split].append((source, document.place))
     for split, documents in splits.items():
         publish(
             documents_path(job.directory, job.bucket, split),
@@ -78,6 +85,8 @@ def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
         if job.section.labelled:
             labels = [document.label for document in documents]
             publish_json(labels_path(job.directory, job.bucket, split), labels)
+        if job.section.records != "documents":  # of which encoding may drop some, and names them
+            publish_json(places_path(job.directory, job.bucket, split), places[split])
     facts = {
         "funnels": {str(source): funnel.to_json() for source, funnel in funnels.items()},
         "splits": {
@@ -89,10 +98,13 @@ def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
     return facts
 
 
-def _kept(job: ArrangeJob) -> tuple[list[Document], dict[int, Funnel]]:
-    """Returns the bucket's documents in order of the digest. Texts of duplicates are never in memory, be they many."""
+def _kept(job: ArrangeJob) -> tuple[list[tuple[int, Document]], dict[int, Funnel]]:
+    """Returns the bucket's documents, each after its source, in order of the digest.
+
+    Texts of duplicates are never in memory, be they many.
+    """
     exact = job.section.dedup == "exact"
-    kept: list[Document] = []
+    kept: list[tuple[int, Document]] = []
     labels: dict[bytes, str | None] = {}
     funnels: dict[int, Funnel] = {}
     duplicates: dict[tuple[int, str], list[tuple[bytes, int, str]]] = {}
@@ -117,8 +129,10 @@ def _kept(job: ArrangeJob) -> tuple[list[Document], dict[int, Funnel]]:
         else:
             funnel.kept.add(len(document.text))
             labels[document.digest] = document.label
-            kept.append(document)
-    kept.sort(key=attrgetter("digest"))  # stable: without deduplication equal documents stay in the corpus's order
+            kept.append((source, document))
+    kept.sort(
+        key=lambda pair: pair[1].digest
+    )  # stable: without deduplication equal documents stay in the corpus's order
     for (source, reason), examples in duplicates.items():
         for _, _, place in heapq.nsmallest(EXAMPLES, examples):
             funnels[source].example(reason, place)

@@ -13,6 +13,7 @@ from pathlib import Path
 from trainwright.artifact.tokenizer import end_of_text_id, load_tokenizer
 from trainwright.core.errors import DataError, MissingPackage, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path
+from trainwright.core.registry import load
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import CleanSection, DataSection, SourceSection
 from trainwright.stages.data.corpus.entries import SkippedFile
@@ -20,6 +21,8 @@ from trainwright.stages.data.corpus.files import not_skipped, path_problem, sour
 from trainwright.stages.data.corpus.head import broken_record, unusable_source
 from trainwright.stages.data.corpus.remote import check_protocol, is_url
 from trainwright.stages.data.sources import source_of
+
+TEMPLATE_OF = "trainwright.stages.data.chats.phase:template_of"
 
 
 def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
@@ -32,7 +35,7 @@ def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
     """
     of_files = (*_sources(section), *_empty(section), *_skipped(section))
     records = () if of_files else tuple(_broken(section))
-    return (*of_files, *records, *_lengths(section.clean), *_tokenizer(section))
+    return (*of_files, *records, *_lengths(section.clean), *_tokenizer(section), *_template(section))
 
 
 def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[TrainwrightError, ...]:
@@ -137,6 +140,19 @@ def _tokenizer(section: DataSection) -> Iterator[TrainwrightError]:
             end_of_text_id(tokenizer, section.tokenizer.end_of_text, where=f"{key}.end_of_text")
         except DataError as error:
             yield error
+
+
+def _template(section: DataSection) -> Iterator[TrainwrightError]:
+    """Yields why chats cannot become text; what is wrong with the tokenizer is reported under its own key."""
+    if section.records == "documents":
+        return
+    yield from _missing("jinja2", key="data.chat", needed_for="chat templates")
+    if _installed("jinja2") and _installed("tokenizers"):
+        try:
+            load(TEMPLATE_OF, kind="function")(section)
+        except TrainwrightError as error:
+            if str(error.where).startswith("data.chat"):
+                yield error
 
 
 def _missing(package: str, *, key: str, needed_for: str) -> Iterator[TrainwrightError]:

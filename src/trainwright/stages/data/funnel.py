@@ -49,6 +49,11 @@ class Funnel:
         into.setdefault(reason, Tally()).add(size_bytes)
         self.example(reason, where)
 
+    def refuse(self, reason: str, size_bytes: int, where: str) -> None:
+        """Count a document that was kept so far as dropped."""
+        self.kept.add(-size_bytes, -1)
+        self.lose(self.dropped, reason, size_bytes, where)
+
     def example(self, reason: str, where: str) -> None:
         """Remember where it happened, the first few times."""
         places = self.examples.setdefault(reason, [])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.spec.sections.data import DataSection
+from trainwright.stages.data.chats.cleaning import cleaner_of
 from trainwright.stages.data.cleaning.cleaner import Cleaner
 from trainwright.stages.data.corpus.documents import raw_documents
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument, SkippedFile
@@ -124,7 +125,7 @@ class _PartBuilder:
     """One part in memory."""
 
     def __init__(self, job: ReadJob, cleaner: Cleaner | None = None) -> None:
-        self.cleaner = cleaner or Cleaner(job.section.clean)
+        self.cleaner = cleaner or cleaner_of(job.section)
         self.funnel = Funnel()
         self.held_bytes = 0
         self._job = job

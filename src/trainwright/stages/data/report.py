@@ -27,7 +27,7 @@ def build_report(
     facts: TokenizerFacts,
     trained: TrainedTokenizer | None,
     *,
-    lossy: int,
+    lossy: int | None,
 ) -> dict[str, Any]:
     """Returns the report as plain values.
 
@@ -37,7 +37,7 @@ def build_report(
         entries: the splits' entries of ``dataset.json``.
         facts: of the tokenizer used.
         trained: what training gave, or None for a pretrained tokenizer.
-        lossy: documents that do not come back byte for byte from their ids.
+        lossy: documents that do not come back byte for byte from their ids; None of chats, which are not read back.
     """
     tokens = sum(entry.tokens for entry in entries.values())
     text_bytes = sum(entry.text_bytes for entry in entries.values())

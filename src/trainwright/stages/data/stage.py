@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,24 +33,24 @@ from trainwright.core.records import to_json
 from trainwright.core.spelling import counted
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.arrange import RELABELLED, SPLITS, ArrangeJob, arrange_bucket, documents_path
-from trainwright.stages.data.cleaning.cleaner import Cleaner
+from trainwright.stages.data.chats.cleaning import cleaner_of
+from trainwright.stages.data.chats.phase import ENCODER, chat_jobs, encode_all, said_in, template_of
 from trainwright.stages.data.corpus.checked import changed_file
 from trainwright.stages.data.corpus.digests import CACHE, Corpus, input_digest, read_corpus, tokenizer_digest
 from trainwright.stages.data.corpus.entries import SkippedFile
 from trainwright.stages.data.corpus.size import text_bytes as text_bytes_of
 from trainwright.stages.data.funnel import Funnel, total
-from trainwright.stages.data.parts import TERMINATOR, publish, publish_json, read_documents, read_json
+from trainwright.stages.data.parts import publish_json, read_json
 from trainwright.stages.data.read import ReadJob, Unit, finished_parts, plan_units, read_funnels, read_unit
 from trainwright.stages.data.report import build_report, publish_report
 from trainwright.stages.data.tokens.encode import EncodeJob, assemble, encode_bucket
 from trainwright.stages.data.tokens.encoders import EncoderChoice, EncoderName, choose_encoder
+from trainwright.stages.data.tokens.sample import first_texts, training_sample
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts, TrainedTokenizer, tokenizer_facts, train_tokenizer
 from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
 
 LAYOUT = "layout.json"
 """Says which corpus, recipe and buckets the parts beside it are of; without it they are not taken up."""
-_SAMPLE_BYTES = 256 << 10
-"""Documents that both encoders encode before one of them encodes everything."""
 _MAX_BUCKET_BITS = 12
 
 
@@ -92,7 +92,8 @@ class _Preparation:
     def run(self) -> StageResult:
         """Returns all phases."""
         started = time.perf_counter()
-        Cleaner(self.section.clean)  # a misspelt filter is reported before any work
+        cleaner_of(self.section)  # a misspelt filter is reported before any work
+        template = template_of(self.section)
         corpus = self._corpus()
         tokenizer_sha256 = tokenizer_digest(self.section)
         files = corpus.files
@@ -105,9 +106,17 @@ class _Preparation:
         arranged = self._arranged(corpus, units, bits, workers)
         splits = self._check_splits(arranged, corpus.skipped)
         trained, facts = self._timed("tokenizer", partial(self._tokenizer, bits, tokenizer_sha256))
-        choice = self._timed("check", partial(self._encoder, bits))
-        encode = partial(self._encode, bits, splits, facts, encoder=choice.encoder, workers=workers)
-        lossy = self._timed("encode", partial(encode, all_bytes=total(arranged.funnels).kept.bytes))
+        if template is None:
+            choice = self._timed("check", partial(self._encoder, bits))
+            encode = partial(self._encode, bits, splits, facts, encoder=choice.encoder, workers=workers)
+            lossy = self._timed("encode", partial(encode, all_bytes=total(arranged.funnels).kept.bytes))
+        else:
+            choice, lossy = ENCODER, None
+            jobs = chat_jobs(
+                self.section, template, self.out / TOKENIZER, facts, splits=splits, parts=self.parts, buckets=1 << bits
+            )
+            self._timed("encode", partial(encode_all, jobs, arranged.funnels, self.events, workers=workers))
+            template.write(self.out)
         entries = self._timed("assemble", partial(self._assemble, bits, splits, facts))
         report = build_report(self.section, arranged.funnels, entries, facts, trained, lossy=lossy)
         publish_report(self.out, report)
@@ -294,44 +303,17 @@ class _Preparation:
         return trained, tokenizer_facts(target, end_of_text=rules.end_of_text)
 
     def _train_tokenizer(self, bits: int, target: Path) -> dict[str, Any]:
-        trained = train_tokenizer(self.section.tokenizer, self._training_sample(bits), target)
+        documents: Iterable[Path] = self._documents(bits, "train")
+        if self.section.records != "documents":
+            documents = said_in(documents, self.parts)
+        sample = training_sample(documents, self.section.tokenizer.sample_bytes, self.parts)
+        trained = train_tokenizer(self.section.tokenizer, sample, target)
         if trained.trainer != "gigatoken":
             self.events.message(f"the tokenizer was trained with tokenizers: {trained.reason}")
         return {"vocabulary": trained.vocabulary, "engine": trained.trainer, "reason": trained.reason}
 
-    def _training_sample(self, bits: int) -> list[Path]:
-        """Returns the first ``sample_bytes`` of the train split, whole documents: a uniform sample, in hash order."""
-        left = self.section.tokenizer.sample_bytes
-        taken = []
-        for path in self._documents(bits, "train"):
-            if path.stat().st_size <= left:
-                taken.append(path)
-                left -= path.stat().st_size
-                continue
-            texts = []
-            for text in read_documents(path):
-                left -= len(text) + len(TERMINATOR)
-                if left < 0:
-                    break
-                texts.append(text)
-            if texts or not taken:
-                publish(self.parts / "sample.docs", [text + TERMINATOR for text in texts])
-                taken.append(self.parts / "sample.docs")
-            break
-        return taken
-
     def _encoder(self, bits: int) -> EncoderChoice:
-        sample: list[bytes] = []
-        size = 0
-        for path in self._documents(bits, "train"):
-            for text in read_documents(path):
-                if size >= _SAMPLE_BYTES:
-                    break
-                sample.append(text)
-                size += len(text)
-            if size >= _SAMPLE_BYTES:
-                break
-        choice = run_apart(partial(choose_encoder, self.out / TOKENIZER), sample)
+        choice = run_apart(partial(choose_encoder, self.out / TOKENIZER), first_texts(self._documents(bits, "train")))
         if choice.encoder != "gigatoken":
             self.events.message(f"tokenizing with tokenizers, which is slower: {choice.reason}")
         return choice
@@ -380,6 +362,7 @@ class _Preparation:
             facts=facts,
             shard_tokens=SHARD_TOKENS,
             labelled=self.section.labelled,
+            kind=self.section.records,
         )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from trainwright.artifact.shards import TokenDataset, TokenSplit
+from trainwright.artifact.shards import ANSWERED, TokenDataset, TokenSplit
+from trainwright.model.chats.template import read_template
 from trainwright.model.generation.generate import complete
 from trainwright.model.generation.text_stream import TokenBytes
 from trainwright.model.network import Network
@@ -49,20 +50,29 @@ def compare(
     read = TokenBytes(tokenizer)
     train = dataset.splits.get("train")
     training = stream(take(texts(train, read), OVERLAP_BYTES)) if train else b""
-    completions = _completions(recipe, model, tokenizer)
+    chats = recipe.task.kind.needs in ANSWERED
+    completions = _completions(recipe, model, tokenizer, dataset if chats else None)
     for completion in completions:
         completion["overlap"] = asdict(longest_overlap(completion["text"].encode(), training))
     return Comparison(
-        baselines=_baselines(dataset, splits, read, recipe.evaluate.tokens),
+        baselines={} if chats else _baselines(dataset, splits, read, recipe.evaluate.tokens),
         completions=completions,
         searched_bytes=len(training),
     )
 
 
-def _completions(recipe: Recipe, model: Network, tokenizer: Tokenizer) -> list[dict[str, Any]]:
+def _completions(
+    recipe: Recipe, model: Network, tokenizer: Tokenizer, chats: TokenDataset | None
+) -> list[dict[str, Any]]:
+    """Completes the prompts; where the dataset holds chats, each is a question that is asked by its template."""
     section = recipe.evaluate
+    prompts: Sequence[str | Sequence[int]] = section.prompts
+    if chats is not None and prompts:
+        ask = read_template(str(chats.path), chats.tokenizer_path, end_of_text=chats.end_of_text).renderer()
+        asked = (ask([{"role": "user", "content": prompt}], True) for prompt in section.prompts)
+        prompts = [tokenizer.encode(text, add_special_tokens=False).ids for text in asked]
     sampling = Sampling(max_tokens=section.max_new_tokens, temperature=section.temperature, seed=recipe.seed)
-    answers = complete(model, tokenizer, section.prompts, sampling)
+    answers = complete(model, tokenizer, prompts, sampling)
     return [{"prompt": prompt, **asdict(answer)} for prompt, answer in zip(section.prompts, answers, strict=True)]
 
 

@@ -68,7 +68,7 @@ def run(context: Context) -> StageResult:
         "task": recipe.task.name,
         "precision": plan.workload.precision,
         "sequence_tokens": recipe.train.sequence_tokens,
-        "document_masking": recipe.train.document_masking,
+        "document_masking": recipe.masks_documents,
         "splits": results,
         "completions": comparison.completions,
         "overlap_searched_bytes": comparison.searched_bytes,

@@ -10,10 +10,14 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
-from trainwright.artifact.model_folder import TOKENIZER
+from trainwright.artifact.model_folder import TOKENIZER, TOKENIZER_CONFIG
 from trainwright.artifact.store import Artifact, write_atomically
+from trainwright.core.paths import read_object
 from trainwright.model import hf
 from trainwright.model.bundle import load_bundle
+from trainwright.model.chats.answers import ChatEncoder
+from trainwright.model.chats.template import ChatTemplate
+from trainwright.model.conventions import read_chat_template, read_special_tokens
 from trainwright.model.network import Network
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.export.card import model_card
@@ -36,6 +40,12 @@ class HuggingFace:
         end = recipe.data.tokenizer.end_of_text
         end_id = Tokenizer.from_buffer(tokenizer).token_to_id(end)
         ends = {"bos_token_id": end_id, "eos_token_id": end_id}
+        chats, told = _chats(trained.path), {}
+        if chats is not None:
+            chats.write(directory)
+            answer_end = ChatEncoder(Tokenizer.from_buffer(tokenizer), chats).end_id()
+            ends["eos_token_id"] = end_id if answer_end is None else answer_end
+            told = dict(chats.special_tokens)
         extra: dict[str, Any] = dict(ends)
         if network.spec.classes:
             # The padding token says to Hugging Face which token of a padded text is the last.
@@ -53,7 +63,8 @@ class HuggingFace:
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "unk_token": None,
             }
-            | ({"pad_token": end} if network.spec.classes else {}),
+            | ({"pad_token": end} if network.spec.classes else {})
+            | told,
         )
         if network.spec.makes_logits:
             _write_json(directory / "generation_config.json", ends)
@@ -70,6 +81,15 @@ class HuggingFace:
         """Returns the logits of the network that the directory holds."""
         network, _ = load_bundle(directory)
         return lambda tokens: network.logits(network(tokens))
+
+
+def _chats(trained: Path) -> ChatTemplate | None:
+    """Returns the chat template of a model that was tuned on chats, or None."""
+    settings = trained / TOKENIZER_CONFIG
+    text = read_chat_template(trained) if settings.is_file() else None
+    if text is None:
+        return None
+    return ChatTemplate(text=text, source=str(trained), special_tokens=read_special_tokens(read_object(settings)))
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -103,7 +103,7 @@ def _compile(situation: Situation) -> Changes | str:
 
 
 def _flex(situation: Situation) -> Changes | str:
-    if not situation.recipe.train.document_masking:
+    if not situation.recipe.masks_documents:
         return "documents are not masked: there is nothing to pass over"
     return _refused(situation, attention="flex") or {"train.exec.attention": "flex"}
 

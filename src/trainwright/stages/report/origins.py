@@ -58,8 +58,9 @@ def _data(report: Mapping[str, Any]) -> Iterator[Block]:
         ("vocabulary", f"{tokenizer['vocabulary']:,}"),
         ("bytes per token", f"{tokenizer['bytes_per_token']:.3g}"),
         ("end of text", f"{tokenizer['end_of_text']['text']} ({tokenizer['end_of_text']['id']})"),
-        ("documents that do not come back byte for byte", f"{tokenizer['lossy_documents']:,}"),
     ]
+    if tokenizer["lossy_documents"] is not None:
+        facts.append(("documents that do not come back byte for byte", f"{tokenizer['lossy_documents']:,}"))
     yield Facts(title="Tokenizer", facts=facts)
     sources = [
         [source["source"], f"{source['read']['documents']:,}", f"{source['kept']['documents']:,}"]

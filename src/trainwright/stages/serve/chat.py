@@ -6,15 +6,10 @@ ends where the model begins a turn of the user. A model that was never tuned on 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
-from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-from trainwright.core.errors import DataError
+from trainwright.model.chats.template import ChatTemplate, TemplateRefuses
 from trainwright.stages.serve.problems import ApiError
 from trainwright.stages.serve.requests import Message
 
@@ -32,35 +27,22 @@ def plain(messages: Sequence[Message]) -> str:
     return "".join(turns) + "Assistant:"
 
 
-def templated(template: str, special_tokens: Mapping[str, str]) -> Render:
+def templated(text: str, special_tokens: Mapping[str, str]) -> Render:
     """Returns a function that renders conversations by a Hugging Face chat template, in Jinja's sandbox.
 
     Raises:
         DataError: the template is no valid Jinja.
     """
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise
-    environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
-    try:
-        compiled = environment.from_string(template)
-    except TemplateError as error:
-        raise DataError("the chat template is no valid Jinja", where="chat_template", seen=str(error)) from error
+    known = {"strftime_now": lambda form: datetime.now().astimezone().strftime(form)}
+    template = ChatTemplate(text=text, source="chat_template", special_tokens=special_tokens)
+    write = template.renderer(known)
 
     def render(messages: Sequence[Message]) -> str:
         turns = [message.model_dump(include={"role", "content", "name"}, exclude_none=True) for message in messages]
         try:
-            return compiled.render(messages=turns, add_generation_prompt=True, **special_tokens)
-        except TemplateError as error:
+            return write(turns, True)
+        except TemplateRefuses as error:
             message = f"the model's chat template refuses these messages: {error}"
             raise ApiError(400, message, param="messages", code="chat_template_error") from error
 
     return render
-
-
-def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
-
-
-def _raise(message: str) -> None:
-    raise TemplateError(message)

@@ -28,7 +28,7 @@ from trainwright.artifact.checkpoint.index import (
     step_of,
 )
 from trainwright.artifact.events import Events
-from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS
+from trainwright.artifact.model_folder import CHAT_TEMPLATE, SHAPE_FILE, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, MachineError, TrainingError, in_one_line
 from trainwright.core.records import to_json
@@ -354,3 +354,6 @@ def write_bundle(directory: Path, spec: ModelSpec, weights: Mapping[str, Tensor]
 def _write_shape(directory: Path, spec: ModelSpec, tokenizer: Path) -> None:
     write_atomically(directory / SHAPE_FILE, json.dumps(to_json(spec), indent=1).encode() + b"\n")
     shutil.copyfile(tokenizer, directory / TOKENIZER)
+    for name in (CHAT_TEMPLATE, TOKENIZER_CONFIG):
+        if (tokenizer.parent / name).is_file():
+            shutil.copyfile(tokenizer.parent / name, directory / name)

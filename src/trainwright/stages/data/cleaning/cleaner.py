@@ -39,27 +39,36 @@ class Cleaner:
 
         Cleaning a cleaned text changes nothing.
         """
+        text = self.normalised(text)
+        return text, self.reason_to_drop(text)
+
+    def normalised(self, text: str) -> str:
+        """Returns a text as it is kept; one with lone surrogates stays as it is."""
         rules = self._rules
         text = text.lstrip("\ufeff") if text.startswith("\ufeff") else text
         if not text.isascii() and _SURROGATE.search(text):
-            return text, "lone surrogates, which UTF-8 cannot say"
+            return text
         if rules.newlines == "unix" and "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         if rules.unicode != "none" and not text.isascii():
             text = unicodedata.normalize("NFC" if rules.unicode == "nfc" else "NFKC", text)
+        return text
+
+    def reason_to_drop(self, text: str) -> str | None:
+        """Returns why a normalised text is not kept, or None."""
+        rules = self._rules
+        if not text.isascii() and _SURROGATE.search(text):
+            return "lone surrogates, which UTF-8 cannot say"
         if len(text) < rules.min_characters:
-            return text, f"under {rules.min_characters} characters" if text else "empty"
+            return f"under {rules.min_characters} characters" if text else "empty"
         if rules.min_characters and text.isspace():
-            return text, "only whitespace"
+            return "only whitespace"
         if rules.max_characters is not None and len(text) > rules.max_characters:
-            return text, f"over {rules.max_characters} characters"
+            return f"over {rules.max_characters} characters"
         if rules.max_control_ratio < 1 and len(_CONTROL.findall(text)) > rules.max_control_ratio * len(text):
-            return text, f"over {rules.max_control_ratio:.0%} control characters"
-        for reason_to_drop in self._filters:
-            reason = reason_to_drop(text)
-            if reason is not None:
-                return text, reason
-        return text, None
+            return f"over {rules.max_control_ratio:.0%} control characters"
+        reasons = (filtered(text) for filtered in self._filters)
+        return next((reason for reason in reasons if reason is not None), None)
 
 
 def _blamed(name: str, function: Filter, *, key: str) -> Filter:

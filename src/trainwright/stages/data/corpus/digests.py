@@ -25,6 +25,7 @@ from trainwright.artifact.store import writable
 from trainwright.core.errors import DataError, MachineError, TrainwrightError
 from trainwright.core.fingerprint import digest, file_digest
 from trainwright.core.paths import local_path
+from trainwright.core.registry import load
 from trainwright.core.source_digest import source_digest
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.corpus.entries import CorpusFile, SkippedFile
@@ -41,6 +42,7 @@ from trainwright.stages.data.parts import publish
 from trainwright.stages.data.plug_ins import plug_ins
 
 CACHE = "corpus-digests.json"
+TEMPLATE = "trainwright.stages.data.chats.phase:template_digest"
 """The cache's name in a workspace."""
 DIGEST_BYTES = 32
 _BLOCK_BYTES = 4 << 20
@@ -130,8 +132,11 @@ def outside_digests(section: DataSection, *, cache: Path | None) -> dict[str, st
 
 
 def input_digest(corpus: Corpus, section: DataSection) -> str:
-    """Returns the sha256 (hex) of a corpus that was listed before, and of a pretrained tokenizer."""
-    return digest({"corpus": corpus.digest(), "tokenizer": tokenizer_digest(section)})
+    """Returns the sha256 (hex) of a corpus that was listed, of a pretrained tokenizer, and of a chat template."""
+    parts = {"corpus": corpus.digest(), "tokenizer": tokenizer_digest(section)}
+    if section.records != "documents":
+        parts["template"] = load(TEMPLATE, kind="function")(section)
+    return digest(parts)
 
 
 def tokenizer_digest(section: DataSection) -> str | None:

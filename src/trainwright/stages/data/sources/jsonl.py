@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from trainwright.spec.sections.data import JsonlSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
-from trainwright.stages.data.sources.base import BOM, Source
+from trainwright.stages.data.sources.base import BOM, SectionT, Source
 
 HEAD_BYTES = 1 << 20
 
 
-class Jsonl(Source[JsonlSource]):
-    """The text under one key of each line's object."""
+class JsonLines(Source[SectionT]):
+    """A document in each line's object."""
 
-    Section = JsonlSource
     by_lines = True
 
     @property
@@ -35,7 +35,7 @@ class Jsonl(Source[JsonlSource]):
             text = line.removeprefix(BOM) if offset == 0 else line
             offset += len(line)
             if not text.isspace():
-                yield self._document(text, position)
+                yield self._line(text, position)
 
     def head(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
         """Yields the lines that end in the first ``HEAD_BYTES``."""
@@ -43,7 +43,11 @@ class Jsonl(Source[JsonlSource]):
         whole_lines = head if not stream.read(1) else head[: head.rfind(b"\n") + 1]
         return self.read(io.BytesIO(whole_lines), part)
 
-    def _document(self, line: bytes, position: str) -> RawDocument:
+    @abstractmethod
+    def document(self, value: dict[str, Any], position: str, size_bytes: int) -> RawDocument:
+        """Returns the document that an object holds, or why it holds none."""
+
+    def _line(self, line: bytes, position: str) -> RawDocument:
         try:
             value: Any = json.loads(line.decode("utf-8"))
         except UnicodeDecodeError:
@@ -52,17 +56,27 @@ class Jsonl(Source[JsonlSource]):
             return RawDocument(position, len(line), problem="broken JSON")
         if not isinstance(value, dict):
             return RawDocument(position, len(line), problem="not a JSON object")
+        return self.document(value, position, len(line))
+
+
+class Jsonl(JsonLines[JsonlSource]):
+    """The text under one key of each line's object."""
+
+    Section = JsonlSource
+
+    def document(self, value: dict[str, Any], position: str, size_bytes: int) -> RawDocument:
+        """Returns the text, with its label where there is a key for it."""
         text_key, label_key = self.section.text_key, self.section.label_key
         text = value.get(text_key)
         if not isinstance(text, str):
-            return RawDocument(position, len(line), problem=_unusable(value, text_key, "a string"))
+            return RawDocument(position, size_bytes, problem=_unusable(value, text_key, "a string"))
         if label_key is None:
-            return RawDocument(position, len(line), text=text)
+            return RawDocument(position, size_bytes, text=text)
         label = value.get(label_key)
         if isinstance(label, bool) or not isinstance(label, str | int) or label == "":
             problem = _unusable(value, label_key, "a string or whole number")
-            return RawDocument(position, len(line), problem=problem)
-        return RawDocument(position, len(line), text=text, label=str(label))
+            return RawDocument(position, size_bytes, problem=problem)
+        return RawDocument(position, size_bytes, text=text, label=str(label))
 
 
 def _unusable(value: dict[str, Any], key: str, expected: str) -> str:

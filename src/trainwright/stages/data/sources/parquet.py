@@ -15,6 +15,7 @@ from trainwright.stages.data.optional import need
 from trainwright.stages.data.sources.base import Source
 
 READING = "reading Parquet files"
+PARQUET = ("*.parquet", "*.parquet.gz", "*.parquet.zst")
 
 
 class Parquet(Source[ParquetSource]):
@@ -25,7 +26,7 @@ class Parquet(Source[ParquetSource]):
     @property
     def patterns(self) -> tuple[str, ...]:
         """Returns names of Parquet files, plain and compressed."""
-        return ("*.parquet", "*.parquet.gz", "*.parquet.zst")
+        return PARQUET
 
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
         """Yields the rows, numbered from 0."""
@@ -53,11 +54,29 @@ class Parquet(Source[ParquetSource]):
             yield RawDocument(f", {nulls:,} of {rows:,} rows", 0, problem="null text")
 
     def _table(self, stream: BinaryIO, part: FileRange) -> Any:
-        # Parquet is read from its end: a compressed file is unpacked first.
-        seekable = stream if stream.seekable() else io.BytesIO(stream.read())
-        table = need("pyarrow.parquet", needed_for=READING).ParquetFile(seekable)
+        table = _opened(stream)
         _check_column(table.schema_arrow, part.file.location, self.section.text_column)
         return table
+
+
+def parquet_rows(stream: BinaryIO, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yields the rows, with those of the columns that the file has.
+
+    Raises:
+        MissingPackage: pyarrow is not installed.
+        BrokenStream: the file is damaged.
+    """
+    with _damage(need("pyarrow", needed_for=READING)):
+        table = _opened(stream)
+        there = [name for name in table.schema_arrow.names if name in columns]
+        for batch in table.iter_batches(batch_size=1024, columns=there, use_threads=False):
+            yield from batch.to_pylist()
+
+
+def _opened(stream: BinaryIO) -> Any:
+    """Returns the file. Parquet is read from its end: a compressed one is unpacked first."""
+    seekable = stream if stream.seekable() else io.BytesIO(stream.read())
+    return need("pyarrow.parquet", needed_for=READING).ParquetFile(seekable)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import numpy as np
 
 from trainwright.artifact.shard_files import open_shard, token_dtype, write_shard
 from trainwright.artifact.shard_writer import SplitEntry, SplitWriter, write_dataset
+from trainwright.artifact.shards import ANSWERED, DOCUMENTS
 from trainwright.core.errors import DataError
 from trainwright.stages.data.arrange import documents_path, labels_path
 from trainwright.stages.data.parts import publish_json, read_documents, read_json
@@ -41,7 +42,8 @@ def encoded_path(directory: Path, bucket: int) -> Path:
     return directory / f"ids-{bucket:05d}.json"
 
 
-def _stem(directory: Path, bucket: int, split: str) -> Path:
+def ids_stem(directory: Path, bucket: int, split: str) -> Path:
+    """Where the shard of a bucket and split lies, without a suffix."""
     return directory / f"ids-{bucket:05d}.{split}"
 
 
@@ -71,7 +73,9 @@ def encode_bucket(job: EncodeJob) -> int:
         if lossy and job.lossless:
             raise DataError("the trained tokenizer does not give every document back", where=job.tokenizer)
         ends = np.cumsum(lengths, dtype=np.uint64)
-        write_shard(_stem(job.directory, job.bucket, split), pieces, ends, np.array([len(t) for t in texts], np.uint64))
+        write_shard(
+            ids_stem(job.directory, job.bucket, split), pieces, ends, np.array([len(t) for t in texts], np.uint64)
+        )
     publish_json(encoded_path(job.directory, job.bucket), {"lossy": lossy})
     return lossy
 
@@ -98,6 +102,7 @@ def assemble(
     facts: TokenizerFacts,
     shard_tokens: int,
     labelled: bool = False,
+    kind: str = DOCUMENTS,
 ) -> dict[str, SplitEntry]:
     """Join the buckets in order into the dataset's shards; returns the splits' entries of ``dataset.json``.
 
@@ -115,9 +120,11 @@ def assemble(
         )
         labels = read(split) if labelled else itertools.repeat(None)
         for bucket, part in zip(range(buckets), labels, strict=False):
-            shard = open_shard(_stem(directory, bucket, split), dtype)
+            shard = open_shard(ids_stem(directory, bucket, split), dtype, answered=kind in ANSWERED)
             numbers = None if part is None else np.array([index[label] for label in part], np.uint16)
-            writer.extend(shard.tokens, shard.ends, shard.text_bytes, labels=numbers)
+            bits = None if shard.answers is None else np.unpackbits(shard.answers, bitorder="little")
+            flags = None if bits is None else bits[: len(shard.tokens)].astype(np.bool_)
+            writer.extend(shard.tokens, shard.ends, shard.text_bytes, labels=numbers, answers=flags)
         entries[split] = writer.close()
     write_dataset(
         out,
@@ -126,6 +133,7 @@ def assemble(
         end_of_text_id=facts.end_of_text_id,
         splits=entries,
         labels=names,
+        kind=kind,
     )
     return entries
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from trainwright.artifact.shard_writer import SplitWriter, write_dataset
-from trainwright.artifact.shards import TokenDataset
+from trainwright.artifact.shards import ANSWERED, DOCUMENTS, TokenDataset
 from trainwright.model.dropout import KeyedBatches
 from trainwright.model.tasks.task import Batch, Batches, Task, batch_of, load_task
 from trainwright.spec.recipe import Recipe
@@ -37,14 +37,29 @@ def task_and_batch(recipe: Recipe, *, vocabulary: int, sequences: int) -> tuple[
 
 
 def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> TokenDataset:
-    """Returns a dataset of documents as long as a sequence, each with one of the task's labels, if it has any."""
-    labels, size = recipe.task.labels, recipe.train.sequence_tokens
+    """Returns a dataset of documents as long as a sequence, each with one of the task's labels, if it has any.
+
+    Of chats all tokens but the first are answers.
+    """
+    labels, size, needs = recipe.task.labels, recipe.train.sequence_tokens, recipe.task.kind.needs
     entries = {}
     for name in SPLITS:
         writer = SplitWriter(path, name, vocabulary=vocabulary, end_of_text_id=0)
         for number in range(documents):
             ids = np.arange(number, number + size) % (vocabulary - 1) + 1
-            writer.append(ids, text_bytes=size, label=number % len(labels) if labels else None)
+            if needs in ANSWERED:
+                writer.append_chat(ids, np.arange(size) > 0, text_bytes=size)
+            else:
+                writer.append(ids, text_bytes=size, label=number % len(labels) if labels else None)
         entries[name] = writer.close()
-    write_dataset(path, vocabulary=vocabulary, end_of_text=END_OF_TEXT, end_of_text_id=0, splits=entries, labels=labels)
+    kind = needs if needs in ANSWERED else DOCUMENTS
+    write_dataset(
+        path,
+        vocabulary=vocabulary,
+        end_of_text=END_OF_TEXT,
+        end_of_text_id=0,
+        splits=entries,
+        labels=labels,
+        kind=kind,
+    )
     return TokenDataset.open(path)

@@ -1,0 +1,1 @@
+"""Chats and preferences: records to messages, messages to tokens with their answers."""
