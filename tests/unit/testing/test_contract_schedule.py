@@ -62,6 +62,15 @@ class TestConstant(ScheduleContract):
     schedule = "constant"
 
 
+class TestInverseSqrt(ScheduleContract):
+    schedule = "inverse-sqrt"
+
+
+class TestRestarts(ScheduleContract):
+    schedule = "cosine-restarts"
+    keys = {"cycles": 3, "cycle_growth": 1.5}  # noqa: RUF012  # as above
+
+
 class TestPlugIn(ScheduleContract):
     schedule = "plugged_schedules:rational"
 

@@ -13,6 +13,7 @@ from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.layout import LayoutSection
+from trainwright.spec.sections.updates.batch import RateScalingSection
 from trainwright.spec.sections.updates.optimizer import OPTIMIZER, OPTIMIZER_KEYS, AdamWAloneSection, OptimizerSection
 from trainwright.spec.sections.updates.schedule import SCHEDULE, SCHEDULE_KEYS, DecaySection, ScheduleSection
 from trainwright.spec.summary import ResultWeights
@@ -162,6 +163,9 @@ class TrainSection(Section):
     schedule: Annotated[ScheduleSection, ByName(SCHEDULE, ScheduleSection, SCHEDULE_KEYS)] = Field(
         default_factory=DecaySection, description="learning rate over time"
     )
+    rate_scaling: RateScalingSection | None = Field(
+        None, description="peak rates that were found at another batch and follow it; null: as they are written"
+    )
     validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out loss")
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"] = Field(
         "auto", description="arithmetic of the matrices; auto: bf16 where the machine multiplies it faster than fp32"
@@ -185,6 +189,11 @@ class TrainSection(Section):
         default_factory=FaultsSection, description="what becomes of an update whose numbers cannot be right"
     )
     exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
+
+    @property
+    def rate_factor(self) -> float:
+        """Returns what every peak rate is multiplied by."""
+        return 1.0 if self.rate_scaling is None else self.rate_scaling.factor(self.batch_tokens)
 
     @property
     def averages(self) -> bool:

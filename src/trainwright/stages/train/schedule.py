@@ -12,8 +12,17 @@ from collections.abc import Callable
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import is_reference
-from trainwright.spec.sections.updates.schedule import SCHEDULE, DecaySection, ScheduleSection, WsdSection
+from trainwright.spec.sections.updates.schedule import (
+    SCHEDULE,
+    DecaySection,
+    InverseSqrtSection,
+    RestartsSection,
+    ScheduleSection,
+    WsdSection,
+)
 
+ROUNDING = 1e-9
+"""Of a cycle's place in the run: a step that is the first of a cosine has its peak."""
 Schedule = Callable[[float, ScheduleSection], float]
 
 
@@ -35,6 +44,25 @@ def wsd(done: float, section: WsdSection) -> float:
 def constant(done: float, section: ScheduleSection) -> float:
     """Returns the peak all the way."""
     return 1.0
+
+
+def inverse_sqrt(done: float, section: InverseSqrtSection) -> float:
+    """Inverse square root (Vaswani et al., 2017, section 5.3).
+
+    Theirs, ``sqrt(warmup / step)``, is this one with a ``timescale`` of ``warmup / (steps - warmup)``.
+    """
+    return (1 + done / section.timescale) ** -0.5
+
+
+def cosine_restarts(done: float, section: RestartsSection) -> float:
+    """Half a cosine from 1 to ``final_ratio``, again and again (Loshchilov and Hutter, 2017, SGDR)."""
+    lengths = [section.cycle_growth**cycle for cycle in range(section.cycles)]
+    left = done * math.fsum(lengths)
+    for length in lengths[:-1]:
+        if left < length - ROUNDING:
+            return cosine(max(0.0, left) / length, section)
+        left -= length
+    return cosine(min(1.0, max(0.0, left) / lengths[-1]), section)
 
 
 def load_schedule(section: ScheduleSection) -> Schedule:

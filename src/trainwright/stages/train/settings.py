@@ -31,6 +31,8 @@ class Settings(Execution):
     average_from: int = 0
     """Steps of the run before the average of the weights begins."""
     result_weights: ResultWeights = "trained"
+    rate_factor: float = 1.0
+    """What peak rates of the recipe are multiplied by, for they were found at another batch."""
     offload: bool = False
     """The optimizer's state is in host memory, and the host updates."""
     peak_flops_per_s: float | None
@@ -59,6 +61,8 @@ class Settings(Execution):
                 f"the warm-up ({self.asked_warmup_steps:,} updates) is longer than the run ({self.steps:,}): it is cut "
                 "to the run, and the schedule behind it is never reached"
             )
+        if self.rate_factor != 1.0:
+            notes.append(f"peak rates are {self.rate_factor:.4g} times the recipe's: they follow the batch")
         if self.result_weights == "averaged":
             notes.append("validation and the result are of averaged weights, losses of training of the trained ones")
         return notes

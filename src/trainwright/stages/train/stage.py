@@ -189,6 +189,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         asked_warmup_steps=steps_in(recipe, recipe.train.schedule.warmup, facts),
         average_from=average_start(recipe, facts),
         result_weights=recipe.train.result_weights,
+        rate_factor=recipe.train.rate_factor,
         epoch_tokens=recipe.epoch_tokens(tokens=split.tokens, documents=split.documents),
         sequence_tokens=workload.sequence_tokens,
         batch_sequences=workload.batch_sequences,

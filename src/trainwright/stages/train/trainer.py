@@ -287,6 +287,7 @@ class Trainer:
             with self.clock.phase("data_wait"):
                 batch = next(batches)
             share = rate(schedule, min(step, steps - 1), steps=steps, warmup_steps=warmup_steps, section=section)
+            share *= self.recipe.train.rate_factor
             yield self.step(batch, share), share
 
     def state(self) -> State:

@@ -84,3 +84,12 @@ def test_the_range_of_an_estimated_epoch_holds_what_was_counted(tmp_path, keys, 
     factor = math.exp(1.645 * deviation(recipe, estimated))
     assert all(1 / factor < ratio < factor for ratio in counted_over_estimated)
     assert deviation(recipe, COUNTED) == 0.0
+
+
+def test_frozen_parameters_are_counted_as_trained_and_the_plan_says_so(tmp_path) -> None:
+    groups = "train.optimizer.groups=[{match: 'blocks.0.*', frozen: true}]"
+    plan, plain = (plan_of(planned_recipe(tmp_path, *keys)) for keys in ((groups,), ()))
+    (entry,) = (each for each in plan.estimate.assumptions if each.key == "frozen")
+    assert entry.value == "as trained" and "memory and time are less" in entry.source
+    assert plan.estimate.memory == plain.estimate.memory
+    assert not [each for each in plain.estimate.assumptions if each.key == "frozen"]

@@ -6,6 +6,9 @@ import sys
 import types
 
 import pytest
+import torch
+from torch.optim import SGD
+from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 
 from trainwright.core.errors import RecipeError
 from trainwright.spec.sections.train import TrainSection
@@ -38,6 +41,27 @@ def test_half_way_and_flat_parts() -> None:
     assert stable[10:91] == pytest.approx([1.0] * 81)
     assert stable[100] == pytest.approx(0.5)
     assert set(rates("constant")[10:]) == {1.0}
+
+
+def test_the_inverse_square_root_is_that_of_the_transformer() -> None:
+    """Vaswani et al., 2017, section 5.3: sqrt(warmup / step) of the peak, with 10 steps of warm-up of 110."""
+    found = rates("inverse-sqrt", timescale=0.1)
+    assert found[10:] == pytest.approx([(10 / step) ** 0.5 for step in range(10, 111)])
+
+
+@pytest.mark.parametrize(("first", "growth", "cycles"), [(10, 1, 3), (10, 2, 3), (7, 3, 2), (12, 1, 1)])
+def test_restarts_are_those_of_torch(first, growth, cycles) -> None:
+    steps = sum(first * growth**cycle for cycle in range(cycles))
+    keys = {"name": "cosine-restarts", "cycles": cycles, "cycle_growth": growth, "final_ratio": 0.1}
+    section = TrainSection(schedule=keys).schedule
+    schedule = load_schedule(section)
+    optimizer = SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = CosineAnnealingWarmRestarts(optimizer, T_0=first, T_mult=growth, eta_min=0.1)
+    for step in range(steps):
+        share = rate(schedule, step, steps=steps, warmup_steps=0, section=section)
+        assert share == pytest.approx(optimizer.param_groups[0]["lr"]), step
+        optimizer.step()
+        theirs.step()
 
 
 def root(done: float, section: ScheduleSection) -> float:

@@ -12,7 +12,9 @@ from trainwright.core.plug_in import Called
 from trainwright.spec.sections.base import DurationText, Section
 
 SCHEDULES: Mapping[str, str] = {
-    name: f"trainwright.stages.train.schedule:{name}" for name in ("cosine", "linear", "wsd", "constant")
+    **{name: f"trainwright.stages.train.schedule:{name}" for name in ("cosine", "linear", "wsd", "constant")},
+    "inverse-sqrt": "trainwright.stages.train.schedule:inverse_sqrt",
+    "cosine-restarts": "trainwright.stages.train.schedule:cosine_restarts",
 }
 SCHEDULE = Extension("schedule", SCHEDULES, Called(arguments=("done", "section")))
 
@@ -41,5 +43,28 @@ class WsdSection(DecaySection):
     decay_fraction: float = Field(0.2, gt=0, le=1, description="share of the run that wsd decays over")
 
 
-SCHEDULE_KEYS: Mapping[str, type[ScheduleSection]] = {"cosine": DecaySection, "linear": DecaySection, "wsd": WsdSection}
+class InverseSqrtSection(ScheduleSection):
+    """The inverse square root of what is done."""
+
+    name: _Schedule = "inverse-sqrt"
+    timescale: float = Field(
+        0.1, gt=0, description="share of the run behind the warm-up after which the rate is 1/sqrt(2) of its peak"
+    )
+
+
+class RestartsSection(DecaySection):
+    """Cosines one after the other, each from the peak."""
+
+    name: _Schedule = "cosine-restarts"
+    cycles: int = Field(4, ge=1, le=1000, description="cosines in the run")
+    cycle_growth: float = Field(1.0, ge=1, le=100, description="length of a cosine over that of the one before")
+
+
+SCHEDULE_KEYS: Mapping[str, type[ScheduleSection]] = {
+    "cosine": DecaySection,
+    "linear": DecaySection,
+    "wsd": WsdSection,
+    "inverse-sqrt": InverseSqrtSection,
+    "cosine-restarts": RestartsSection,
+}
 """The classes of keys beside each name of ours."""
