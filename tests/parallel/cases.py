@@ -249,6 +249,18 @@ HEAD_BIASES = (
 )
 """A bias of the language head: cut with its rows, and on the last stage alone where the head is the embedding."""
 
+GPT2: dict[str, object] = {"family": "gpt2", "documents": True, "ragged": True}
+SIDE_BY_SIDE: dict[str, object] = {"positions": "rope", "rotary_share": 0.5, "parallel_residual": True}
+BIASED: dict[str, object] = {"positions": "alibi", "embedding_norm": True}
+LAYERNORMS = (
+    case({"tp": 2}, GPT2 | {"dropout": True}, **SIDE_BY_SIDE, norms_per_block=1),
+    case({"tp": 2}, GPT2 | {"dropout": True}, **BIASED, norm_bias=False),
+    case({"pp": 2}, GPT2, layers=4, **BIASED),
+    case({"cp": 2}, GPT2, **BIASED),
+    case({"tp": 2, "cp": 2, "context": "ulysses"}, GPT2, **BIASED),
+)
+"""Attention beside the feed-forward, behind one norm or two; ALiBi, with each rank's own heads or queries."""
+
 FLEX: dict[str, object] = {"documents": True, "ragged": True, "attention": "flex"}
 BLOCKED = (
     case({"dp_shard": 2}, FLEX | {"micro_batch": 2}),
@@ -262,4 +274,5 @@ BLOCKED = (
 """Attention by flex_attention, as torch computes it where there is no kernel; one process has torch's fused one."""
 
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
-CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + PADDED + HEAD_BIASES + BLOCKED
+CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + PADDED + HEAD_BIASES
+CASES += LAYERNORMS + BLOCKED

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from trainwright.model.cache import KVCache
     from trainwright.model.dropout import Draw, Mix
 
-Mask = Float[Tensor, "#batch 1 seq keys"]
-"""Added to scores: 0 where a token may look, -inf where it may not."""
+Mask = Float[Tensor, "#batch #heads seq keys"]
+"""Added to scores: 0 or a bias of the head where a token may look, -inf where it may not."""
 Queries = Float[Tensor, "batch heads seq head"]
 Keys = Float[Tensor, "batch kv_heads keys head"]
 MaskedKernel = Callable[[Queries, Keys, Keys], Queries]

@@ -72,6 +72,11 @@ class KVCache:
             hidden |= (keys <= self._positions[:, :, None] - near).unsqueeze(1)
         return torch.zeros(hidden.shape, dtype=self._dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
 
+    @property
+    def visible_tokens(self) -> int:
+        """Returns the positions that attention of this pass sees: up to the largest that was selected."""
+        return self._visible
+
     def append(self, layer: int, key: New, value: New) -> tuple[Cached, Cached]:
         """Store the new tokens of one layer and return all of the selected slots, up to the longest."""
         return self._extend(self._keys[layer], key), self._extend(self._values[layer], value)

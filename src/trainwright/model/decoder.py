@@ -27,8 +27,10 @@ from trainwright.spec.workload import KernelChoice, Recompute
 if TYPE_CHECKING:
     from trainwright.model.cache import KVCache
     from trainwright.model.dropout import Draw, Dropouts
+    from trainwright.model.parts.alibi import Alibi
 
 SELECTIVE = "trainwright.model.recompute:options_of"
+ALIBI = "trainwright.model.parts.alibi:alibi_of"
 DROPOUTS = "trainwright.model.dropout:Dropouts"
 MASKED = {"flex": "trainwright.model.kernels.flex:flex", "fa3": "trainwright.model.kernels.flash3:flash3"}
 """What makes a kernel that is told what tokens see, by its name (``MASKED_KERNELS``)."""
@@ -38,15 +40,12 @@ INIT_STD = 0.02
 
 _BUILT: Mapping[str, tuple[object, ...]] = {
     "kind": ("decoder",),
-    "positions": ("rope", "learned"),
-    "norms_per_block": (2, 4),
-    "embedding_norm": (False,),
+    "positions": ("rope", "learned", "alibi"),
     "final_norm": (True,),
     "sinks": (False,),
     "experts": (None,),
     "latent": (None,),
     "further_layers": (0,),
-    "extra_positions": (0,),
     "segments": (0,),
     "pooler": (False,),
     "image_size": (0,),
@@ -58,7 +57,7 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
 def refusals(spec: ModelSpec) -> tuple[str, ...]:
     """Returns why this decoder is not the network that the spec describes, a line for each field; empty where it is."""
     built = dict(_BUILT)
-    built["norm_bias"] = (True,) if spec.norm == "layernorm" else (True, False)
+    built["norms_per_block"] = (1, 2) if spec.parallel_residual else (2, 4)
     built["language_head"] = (None, not spec.classes)
     return tuple(
         f"the decoder computes {name}={' or '.join(map(str, values))}, not {name}={getattr(spec, name)}"
@@ -105,7 +104,8 @@ class Block(nn.Module):
         self.attention_norm = make_norm(spec)
         self.attention = make_attention(spec, layer)
         self.attention_out_norm = make_norm(spec) if spec.norms_per_block == 4 else None
-        self.ffn_norm = make_norm(spec)
+        # One norm is for both halves.
+        self.ffn_norm = make_norm(spec) if spec.norms_per_block > 1 else None
         self.ffn = make_feed_forward(spec, layer)
         self.ffn_out_norm = make_norm(spec) if spec.norms_per_block == 4 else None
 
@@ -123,6 +123,7 @@ class Block(nn.Module):
         normed = self.attention_norm(x)
         result = self.attention(normed, rotary=rotary, mask=mask, cache=cache, draw=draw, context=context)
         x = self._added(x, result, self.attention_out_norm)
+        assert self.ffn_norm is not None
         result = self.ffn(self.ffn_norm(x))
         result = result if draw is None else draw.ffn_output(result, self.layer)
         return self._added(x, result, self.ffn_out_norm)
@@ -131,6 +132,27 @@ class Block(nn.Module):
         """Returns the stream and what a sub-layer returned."""
         result = result if norm is None else norm(result)
         return x + (result if self.residual_scale == 1 else result * self.residual_scale)
+
+
+class ParallelBlock(Block):
+    """Attention and feed-forward side by side: both read the stream that enters (GPT-J; Wang and Komatsuzaki, 2021)."""
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch stream width"],
+        rotary: Rotary | None,
+        mask: Mask | MaskedKernel | None,
+        cache: KVCache | None,
+        draw: Draw | None = None,
+        *,
+        context: Context | None = None,
+    ) -> Float[Tensor, "batch stream width"]:
+        """Both sub-layers, and their sum added to the stream."""
+        normed = self.attention_norm(x)
+        mixed = self.attention(normed, rotary=rotary, mask=mask, cache=cache, draw=draw, context=context)
+        result = self.ffn(normed if self.ffn_norm is None else self.ffn_norm(x))
+        result = result if draw is None else draw.ffn_output(result, self.layer)
+        return self._added(x, mixed + result, None)
 
 
 class Decoder(Network):
@@ -159,12 +181,17 @@ class Decoder(Network):
         self.masked_kernel_of: Callable[..., MaskedKernel] | None = None
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
         learned = spec.positions == "learned"
-        self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width)) if learned else None
+        rows = spec.context_tokens + spec.extra_positions
+        self.positions = nn.Parameter(torch.empty(rows, spec.width)) if learned else None
+        self.embedding_norm = make_norm(spec) if spec.embedding_norm else None
         exact = torch.promote_types(dtype, torch.float32)
-        self.rotary = None if learned else RotaryTable(spec, dtype=exact)
-        own = spec.window_rope_theta is not None and not learned
+        rotates = spec.positions == "rope"
+        self.rotary = RotaryTable(spec, dtype=exact) if rotates else None
+        own = spec.window_rope_theta is not None and rotates
         self.window_rotary = RotaryTable(spec, windowed=True, dtype=exact) if own else None
-        self.blocks = nn.ModuleList(Block(spec, layer) for layer in range(spec.layers))
+        self.alibi: Alibi | None = load(ALIBI, kind="positions")(spec) if spec.positions == "alibi" else None
+        block = ParallelBlock if spec.parallel_residual else Block
+        self.blocks = nn.ModuleList(block(spec, layer) for layer in range(spec.layers))
         self.recompute_in(0 if recompute == "none" else spec.layers)
         self.norm = make_norm(spec)
         shares_embedding = spec.tied and not spec.classes
@@ -202,6 +229,8 @@ class Decoder(Network):
         """Take over the kernels of attention and loss."""
         self.kernels = kernels
         made_by = MASKED.get(kernels.attention)
+        if made_by is not None and self.alibi is not None:
+            raise ValueError(f"attention={kernels.attention} adds nothing to scores, and ALiBi does")
         self.masked_kernel_of = None if made_by is None else load(made_by, kind="kernel")
         for module in self.modules():
             if isinstance(module, Attention):
@@ -228,6 +257,7 @@ class Decoder(Network):
         if part is None or part.start == 0:
             x = self.embedded(tokens, positions)
             x = x if self.spec.scales.embedding == 1 else x * self.spec.scales.embedding
+            x = x if self.embedding_norm is None else self.embedding_norm(x)
             x = x if draw is None else draw.embedded(x)
         sights = self._sights(Given(tokens, positions, documents, cache, places), x.dtype)
         for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
@@ -267,6 +297,12 @@ class Decoder(Network):
                 mask = self.masked_kernel_of(documents, first=0, window=window, **here)
             else:
                 mask = seen_tokens(documents, dtype, first=0, window=window, **here)
+            if self.alibi is not None and context is None:
+                assert mask is None or isinstance(mask, Tensor), "``use`` refuses other kernels"
+                # Distances are the same in a document and in the sequence that it stands in.
+                queries = torch.arange(whole, device=tokens.device)[None] if cache is None else positions
+                keys = whole if cache is None else cache.visible_tokens
+                mask = self.alibi.mask(mask, queries, keys=keys, dtype=dtype)
             sights[window] = Sight(turned, mask, context)
         return sights
 
@@ -275,7 +311,11 @@ class Decoder(Network):
     ) -> Float[Tensor, "batch stream width"]:
         """Returns what tokens are, and where they stand in their document where a table says that."""
         x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
-        return x if self.positions is None else x + F.embedding(positions, self.positions).to(x.dtype)
+        return x if self.positions is None else x + F.embedding(self.rows_of(positions), self.positions).to(x.dtype)
+
+    def rows_of(self, positions: Int[Tensor, "#batch seq"]) -> Int[Tensor, "#batch seq"]:
+        """Returns the rows of the table of positions: the first ``extra_positions`` stand for none."""
+        return positions + self.spec.extra_positions if self.spec.extra_positions else positions
 
     def whole_tokens(self, stream: Tensor) -> int:
         """Returns how many tokens the sequences have of which these are token ids or hidden states."""

@@ -49,17 +49,18 @@ class RMSNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Layer normalisation with weight and bias (Ba et al., 2016)."""
+    """Layer normalisation with weight and, but in MPT, bias (Ba et al., 2016)."""
 
-    def __init__(self, width: int, *, epsilon: float) -> None:
+    def __init__(self, width: int, *, epsilon: float, bias: bool = True) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(width))
-        self.bias = nn.Parameter(torch.empty(width))
+        self.bias = nn.Parameter(torch.empty(width)) if bias else None
         self.epsilon = epsilon
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """Normalise the last dim."""
-        return F.layer_norm(x, self.weight.shape, self.weight.to(x.dtype), self.bias.to(x.dtype), self.epsilon)
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        return F.layer_norm(x, self.weight.shape, self.weight.to(x.dtype), bias, self.epsilon)
 
 
 def make_norm(spec: ModelSpec, width: int | None = None) -> RMSNorm | LayerNorm:
@@ -67,7 +68,7 @@ def make_norm(spec: ModelSpec, width: int | None = None) -> RMSNorm | LayerNorm:
     size = spec.width if width is None else width
     if spec.norm == "rmsnorm":
         return RMSNorm(size, epsilon=spec.norm_epsilon, offset=spec.norm_offset)
-    return LayerNorm(size, epsilon=spec.norm_epsilon)
+    return LayerNorm(size, epsilon=spec.norm_epsilon, bias=spec.norm_bias)
 
 
 ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {

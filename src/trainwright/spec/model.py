@@ -32,27 +32,27 @@ FAMILIES: Mapping[str, str] = {
     "gemma": "trainwright.spec.families.rmsnorm:GEMMA",
     "gemma2": "trainwright.spec.families.rmsnorm:GEMMA2",
     "gemma3_text": "trainwright.spec.families.rmsnorm:GEMMA3_TEXT",
+    "bloom": "trainwright.spec.families.layernorm:BLOOM",
+    "falcon": "trainwright.spec.families.layernorm:FALCON",
+    "gpt_neox": "trainwright.spec.families.layernorm:GPT_NEOX",
+    "mpt": "trainwright.spec.families.layernorm:MPT",
+    "opt": "trainwright.spec.families.layernorm:OPT",
+    "phi": "trainwright.spec.families.layernorm:PHI",
+    "starcoder2": "trainwright.spec.families.layernorm:STARCODER2",
 }
 """Families that are built here, each with its ``Family`` (``spec/families/family.py``)."""
 PLANNED_FAMILIES: tuple[str, ...] = (
     *FAMILIES,
     "bert",
-    "bloom",
     "deepseek_v2",
     "deepseek_v3",
-    "falcon",
     "glm4_moe",
-    "gpt_neox",
     "gpt_oss",
     "kimi_k2",
     "mixtral",
-    "mpt",
-    "opt",
-    "phi",
     "qwen2_moe",
     "qwen3_moe",
     "roberta",
-    "starcoder2",
     "transformer",
 )
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
@@ -101,6 +101,8 @@ class ModelSpec:
     """Bias of the language head (Phi, BERT)."""
     norm_bias: bool = True
     """LayerNorm's own bias (MPT: none); RMSNorm has none."""
+    parallel_residual: bool = False
+    """Attention and feed-forward read the same stream, and what both make is added to it at once (GPT-NeoX)."""
     norms_per_block: int = 2
     """One where attention and feed-forward share it (Phi), four where each has one behind it too (Gemma 2)."""
     embedding_norm: bool = False
@@ -244,6 +246,8 @@ class ModelSpec:
             problems.append(f"unknown family {self.family!r}, expected one of {', '.join(PLANNED_FAMILIES)}")
         if self.heads % self.kv_heads:
             problems.append(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
+        if self.norms_per_block == 1 and not self.parallel_residual:
+            problems.append("norms_per_block=1 is shared by two halves side by side: it needs parallel_residual")
         if self.kind == "vision" and self.image_size % self.patch_size:
             problems.append(f"image_size ({self.image_size}) must be a multiple of patch_size ({self.patch_size})")
         if self.labels is not None and len(self.labels) != self.classes:

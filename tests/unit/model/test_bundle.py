@@ -100,12 +100,13 @@ def test_unsupported_configuration_is_one_clear_line(tmp_path):
         "num_attention_heads": 4,
         "intermediate_size": 48,
         "vocab_size": 320,
-        "attention_bias": True,
+        "quantization_config": {"bits": 4},
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(RecipeError) as caught:
         load_bundle(tmp_path)
-    assert str(caught.value).endswith("this model needs attention_bias=True, which is not supported (expected False)")
+    message = "this model needs quantization_config={'bits': 4}, which is not supported (expected None)"
+    assert str(caught.value).endswith(message)
 
 
 def test_impossible_shapes_are_data_errors(tiny):

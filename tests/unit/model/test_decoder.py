@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 from trainwright.model.decoder import INIT_STD, Decoder
 from trainwright.planner.counts.parameters import total_parameters
+from trainwright.spec.parts.dropout import Dropout
+from trainwright.spec.workload import KernelChoice
 
 TOKENS = torch.randint(0, 320, (2, 30), generator=torch.Generator().manual_seed(0))
 
@@ -13,6 +15,18 @@ TOKENS = torch.randint(0, 320, (2, 30), generator=torch.Generator().manual_seed(
 @pytest.fixture(params=["llama", "gpt2"])
 def family(request):
     return request.param
+
+
+ALIBI = {"positions": "alibi", "embedding_norm": True}
+SIDE_BY_SIDE = {"parallel_residual": True, "positions": "rope", "rotary_share": 0.5}
+SHAPES = [
+    ALIBI,
+    ALIBI | {"kv_heads": 2, "bias": False, "norm_bias": False, "activation": "relu"},
+    SIDE_BY_SIDE,
+    SIDE_BY_SIDE | {"norms_per_block": 1, "activation": "gelu"},
+    {"extra_positions": 2, "parallel_residual": True},
+]
+"""Shapes of the decoders with LayerNorm beside GPT-2's own."""
 
 
 def test_no_token_sees_a_later_one(tiny, family):
@@ -31,6 +45,58 @@ def test_with_documents_each_is_computed_as_if_alone(tiny, family):
     together = model(TOKENS, positions=positions, documents=documents)
     alone = torch.cat((model(TOKENS[:, :11]), model(TOKENS[:, 11:])), dim=1)
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=repr)
+def test_shapes_with_layernorm_keep_documents_and_later_tokens_apart(tiny, shape):
+    model = tiny.decoder("gpt2", **shape)
+    documents = torch.tensor([[0] * 11 + [1] * 19, [0] * 4 + [1] * 26])
+    positions = torch.tensor([[*range(11), *range(19)], [*range(4), *range(26)]])
+    together = model(TOKENS, positions=positions, documents=documents)
+    first = torch.cat((model(TOKENS[:1, :11]), model(TOKENS[:1, 11:])), dim=1)
+    second = torch.cat((model(TOKENS[1:, :4]), model(TOKENS[1:, 4:])), dim=1)
+    torch.testing.assert_close(together, torch.cat((first, second)), atol=1e-5, rtol=1e-5)
+    changed = TOKENS.clone()
+    changed[:, 17:] = (changed[:, 17:] + 1) % 320
+    torch.testing.assert_close(model(TOKENS)[:, :17], model(changed)[:, :17], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=repr)
+def test_shapes_with_layernorm_are_counted_and_recomputed_exactly(tiny, shape):
+    gradients = []
+    for recompute in ("none", "selective", "full"):
+        model = tiny.decoder("gpt2", recompute=recompute, **shape).train().requires_grad_(True)
+        assert total_parameters(model.spec) == sum(parameter.numel() for parameter in model.parameters())
+        model.logits(model(TOKENS)).square().mean().backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    for name, gradient in gradients[0].items():
+        for again in gradients[1:]:
+            torch.testing.assert_close(gradient, again[name], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dropped", [0.0, 0.3])
+def test_biases_of_positions_are_the_same_in_every_kernel(tiny, dropped):
+    """Grouped heads, documents, whole scores and torch's fused attention, with weights dropped and without."""
+    documents = torch.tensor([[0] * 11 + [1] * 19] * 2)
+    found = []
+    for kernel in ("math", "sdpa"):
+        rates = Dropout(attention=dropped)
+        model = tiny.decoder("gpt2", **ALIBI, kv_heads=2, dropout=rates).train().requires_grad_(True)
+        model.use(KernelChoice(attention=kernel))
+        found.append(model(TOKENS, documents=documents, samples=torch.tensor([3, 4])))
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+
+
+def test_a_kernel_that_adds_nothing_to_scores_is_refused_where_positions_are_biases(tiny):
+    with pytest.raises(ValueError, match="attention=flex adds nothing to scores, and ALiBi does"):
+        tiny.decoder("gpt2", **ALIBI).use(KernelChoice(attention="flex"))
+
+
+def test_a_shared_norm_needs_two_halves_side_by_side(tiny):
+    with pytest.raises(ValueError, match="norms_per_block=1 .* needs parallel_residual"):
+        Decoder(tiny.spec(norms_per_block=1))
+    with pytest.raises(ValueError, match="norms_per_block=1 or 2, not norms_per_block=4"):
+        Decoder(tiny.spec(norms_per_block=4, parallel_residual=True))
 
 
 def test_rotary_positions_are_relative_and_learned_ones_are_not(tiny, family):

@@ -69,6 +69,8 @@ def _of_attention(plan: Plan, kernels: KernelChoice) -> Iterator[str]:
     yield from _of_flex(plan, name) if kernels.attention == "flex" else _of_flash3(plan, name)
     if transformer(plan.model).score_cap is not None:
         yield f"{name}: it bounds no scores (score_cap); set attention=sdpa, which then makes them whole"
+    if transformer(plan.model).positions == "alibi":
+        yield f"{name}: it adds no biases of positions (ALiBi); set attention=sdpa"
     if transformer(plan.model).dropout.attention:
         yield f"{name}: it drops no weights; set model.dropout.attention=0, or attention=math"
     yield from of_recompute(kernels, plan.workload.recompute)

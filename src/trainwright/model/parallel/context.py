@@ -25,6 +25,7 @@ from trainwright.spec.workload import AttentionKernel, ContextWay
 
 if TYPE_CHECKING:
     from trainwright.model.dropout import Draw
+    from trainwright.model.parts.alibi import Alibi
 
 Documents = Int[Tensor, "batch whole"]
 
@@ -37,7 +38,8 @@ _REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_ten
 class Division:
     """How sequences are divided: the way, the ranks that share them, and which of them this one is.
 
-    ``kernel_of`` makes what stands for a mask, where the network's kernel takes none.
+    ``kernel_of`` makes what stands for a mask, where the network's kernel takes none; ``alibi`` are the biases of the
+    heads that are here.
     """
 
     way: ContextWay
@@ -45,6 +47,7 @@ class Division:
     rank: int
     ranks: int
     kernel_of: Callable[..., MaskedKernel] | None = None
+    alibi: Alibi | None = None
 
     def places(self, tokens: int, device: torch.device) -> Int[Tensor, " seq"]:
         """Returns where this rank's tokens stand in a sequence of so many."""
@@ -94,7 +97,16 @@ class Division:
         """Returns what the queries of a stretch see of the keys up to the last of them."""
         known = None if documents is None else documents[:, : part.stop]
         where: dict[str, Any] = {"first": part.start, "keys": part.stop, "device": device, "window": window}
-        return seen_tokens(known, dtype, **where) if self.kernel_of is None else self.kernel_of(known, **where)
+        if self.kernel_of is not None:
+            return self.kernel_of(known, **where)
+        mask, alibi = seen_tokens(known, dtype, **where), self.alibi
+        if alibi is None:
+            return mask
+        if self.way == "ulysses":
+            heads = len(alibi.heads) // self.ranks
+            alibi = alibi.part(range(self.rank * heads, (self.rank + 1) * heads))
+        queries = torch.arange(part.start, part.stop, device=device)[None]
+        return alibi.mask(mask, queries, keys=part.stop, dtype=dtype)
 
 
 def stretches(way: ContextWay, tokens: int, *, rank: int, ranks: int) -> list[range]:
@@ -252,4 +264,4 @@ def divide(network: Network, mesh: Mesh) -> None:
             expected=f"a {Decoder.__name__}",
             fix="set cp=1",
         )
-    network.context_of = replace(division_of(mesh), kernel_of=network.masked_kernel_of).context
+    network.context_of = replace(division_of(mesh), kernel_of=network.masked_kernel_of, alibi=network.alibi).context

@@ -76,7 +76,7 @@ def keep_stages(network: Network, mesh: Mesh) -> None:
     if not (begins or (ends and network.head is None)):
         del network.embedding
     if not begins:
-        network.positions = None
+        network.positions = network.embedding_norm = None
     if not ends:
         del network.norm
         network.head = network.head_bias = None

@@ -58,7 +58,7 @@ class TensorDecoder(Decoder):
         """Returns what enters the first block, of the stream's tokens here."""
         x = self.ranks.leave(vocabulary.looked_up(tokens, self.embedding, self.first).to(self.compute_dtype))
         if self.positions is not None:
-            x = x + F.embedding(self.ranks.own(positions), self.positions).to(x.dtype)
+            x = x + F.embedding(self.rows_of(self.ranks.own(positions)), self.positions).to(x.dtype)
         return x
 
     def whole_tokens(self, stream: Tensor) -> int:
@@ -222,15 +222,19 @@ def _become(network: Decoder, ranks: Ranks) -> None:
     for block in network.blocks:
         assert isinstance(block, Block)
         for norm in (block.attention_norm, block.ffn_norm):
-            norm.register_forward_hook(_then(ranks.enter))
+            if norm is not None:  # both halves of a block may share one
+                norm.register_forward_hook(_then(ranks.enter))
         for layer in (block.attention.out, block.ffn.down):
             layer.__class__ = RowLinear
             assert isinstance(layer, RowLinear)
             layer.ranks = ranks
     if hasattr(network, "norm"):
         network.norm.register_forward_hook(_then(ranks.join if network.spec.classes else ranks.enter))
+    heads = even(network.spec.heads, ranks.size)[ranks.index]
+    if network.alibi is not None:
+        network.alibi = network.alibi.part(heads)
     if network.dropouts is not None:
-        first = even(network.spec.heads, ranks.size)[ranks.index].start
+        first = heads.start
         network.dropouts = TensorDropouts(network.dropouts.rates, first_head=first, ranks=ranks)
     network.__class__ = TensorDecoder
     assert isinstance(network, TensorDecoder)

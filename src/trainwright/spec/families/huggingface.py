@@ -8,31 +8,31 @@ from typing import Any
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.spec.convnet import ConvNetSpec
-from trainwright.spec.families import dense, encoders, experts, gpt2, llama, rmsnorm, vit
+from trainwright.spec.families import encoders, experts, gpt2, layernorm, llama, rmsnorm, vit
 from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.model import ModelSpec
 
 READERS: Mapping[str, Callable[[ConfigReader], ModelSpec | ConvNetSpec]] = {
     "bert": encoders.bert,
-    "bloom": dense.bloom,
+    "bloom": layernorm.bloom,
     "deepseek_v2": experts.deepseek_v2,
     "deepseek_v3": experts.deepseek_v3,
-    "falcon": dense.falcon,
+    "falcon": layernorm.falcon,
     "gemma": rmsnorm.gemma,
     "gemma2": rmsnorm.gemma2,
     "gemma3_text": rmsnorm.gemma3_text,
     "glm4_moe": experts.glm4_moe,
     "gpt2": gpt2.gpt2,
-    "gpt_neox": dense.gpt_neox,
+    "gpt_neox": layernorm.gpt_neox,
     "gpt_oss": experts.gpt_oss,
     "granite": rmsnorm.granite,
     "kimi_k2": experts.kimi_k2,
     "llama": llama.llama,
     "mistral": rmsnorm.mistral,
     "mixtral": experts.mixtral,
-    "mpt": dense.mpt,
-    "opt": dense.opt,
-    "phi": dense.phi,
+    "mpt": layernorm.mpt,
+    "opt": layernorm.opt,
+    "phi": layernorm.phi,
     "phi3": rmsnorm.phi3,
     "qwen2": rmsnorm.qwen2,
     "qwen2_moe": experts.qwen2_moe,
@@ -40,7 +40,7 @@ READERS: Mapping[str, Callable[[ConfigReader], ModelSpec | ConvNetSpec]] = {
     "qwen3_moe": experts.qwen3_moe,
     "resnet": encoders.resnet,
     "roberta": encoders.roberta,
-    "starcoder2": dense.starcoder2,
+    "starcoder2": layernorm.starcoder2,
     "vit": vit.vit,
 }
 """``model_type`` to the function that reads it."""

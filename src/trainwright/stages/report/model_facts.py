@@ -34,6 +34,8 @@ def _facts(model: ModelSpec, parameters: int | None) -> Iterator[tuple[str, str]
     yield "feed-forward", f"width {model.ffn_width:,}, {gated}{ACTIVATIONS[model.activation]}"
     if model.experts is not None:
         yield from _experts(model.experts)
+    if model.parallel_residual:
+        yield "residual", "attention and feed-forward side by side, added at once"
     yield "normalisation", _normalisation(model)
     yield "biases", _biases(model)
     if scaled := _scales(model.scales):

@@ -64,7 +64,8 @@ def test_written_and_read_by_transformers_it_is_the_same(tmp_path, both):
     again = hf.read_weights(tmp_path, both.spec)
     assert again.keys() == weights.keys()
     assert all(torch.equal(again[key], weight) for key, weight in weights.items())
-    read = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    way = both.theirs.config._attn_implementation  # noqa: SLF001  # it has no other name
+    read = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation=way).eval()
     with torch.no_grad():
         assert torch.equal(read(both.tokens).logits, both.theirs(both.tokens).logits)
 

@@ -45,6 +45,14 @@ def test_hopper_runs_all_of_them(planned, kernels) -> None:
     assert not lines(planned(), kernels)
 
 
+@pytest.mark.parametrize("kernels", [FLEX, FLASH3])
+def test_kernels_without_biases_are_refused_by_name(planned, kernels) -> None:
+    plan = planned()
+    biased = replace(plan, model=replace(plan.model, positions="alibi"))
+    line = f"attention={kernels.attention}: it adds no biases of positions (ALiBi); set attention=sdpa"
+    assert lines(biased, kernels) == [line]
+
+
 def test_what_is_usual_is_refused_nowhere(planned) -> None:
     assert not lines(planned(None), KernelChoice())
 

@@ -45,6 +45,7 @@ CHANGES = {
     "output_bias": (LLAMA, True),
     "head_bias": (LLAMA, True),
     "norm_bias": (NORMED, False),
+    "parallel_residual": (LLAMA, True),
     "norms_per_block": (LLAMA, 4),
     "embedding_norm": (LLAMA, True),
     "final_norm": (LLAMA, False),
