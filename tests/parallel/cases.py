@@ -273,6 +273,20 @@ BLOCKED = (
 )
 """Attention by flex_attention, as torch computes it where there is no kernel; one process has torch's fused one."""
 
+NEAR: dict[str, object] = {"window_tokens": 5, "window_layers": (0, 2), "window_rope_theta": 100.0}
+PARTS = (
+    case({"tp": 2}, {"family": "qwen3", "documents": True, "ragged": True}),
+    case({"tp": 4, "sequence_parallel": False}, {"family": "qwen3", "dtype": "fp32"}),
+    case({"tp": 2}, {"family": "gemma2", "ragged": True}, **NEAR, tied=False),
+    case({"tp": 2, "cp": 2}, {"family": "gemma3_text", "documents": True}, **NEAR),
+    case({"cp": 2}, {"family": "gemma2", "ragged": True}, **NEAR),
+    case({"cp": 2, "context": "ulysses"}, {"family": "gemma3_text", "documents": True, "ragged": True}, **NEAR),
+    case({"cp": 2}, FLEX | {"family": "mistral"}, window_tokens=5),
+    case({"pp": 2, "schedule": "zero_bubble"}, {"family": "gemma2", "documents": True}, **NEAR, layers=4),
+    case({"dp_shard": 2}, {"family": "gemma3_text", "recompute": "full", "documents": True}, **NEAR),
+)
+"""Windows by layer with a rotary base of their own, norms of heads and behind sub-layers, soft caps."""
+
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
 CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + PADDED + HEAD_BIASES
-CASES += LAYERNORMS + BLOCKED
+CASES += LAYERNORMS + BLOCKED + PARTS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Annotated, Self
+from dataclasses import Field as Field_
+from dataclasses import fields, is_dataclass, replace
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -13,6 +14,7 @@ from trainwright.core.plug_in import blaming
 from trainwright.spec.families.family import FAMILY, Family
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.dropout import Dropout
+from trainwright.spec.parts.rotary import RopeKind, RopeScaling
 from trainwright.spec.sections.base import Count, Section
 
 
@@ -29,6 +31,29 @@ class DropoutSection(Section):
     residual: float = Field(0.0, ge=0, lt=1, description="of each sub-layer's output, before it is added")
     embedding: float = Field(0.0, ge=0, lt=1, description="of what enters the first block")
     attention: float = Field(0.0, ge=0, lt=1, description="of attention's weights, which then are made whole")
+
+
+class RopeScalingSection(Section):
+    """How rotary frequencies are scaled, so that a model sees more tokens than it was trained with."""
+
+    kind: RopeKind = Field(description="linear, dynamic (NTK), yarn, llama3 or longrope")
+    factor: float = Field(1.0, gt=0, description="by which frequencies are divided")
+    original_tokens: int | None = Field(None, gt=0, description="context before it; for yarn, llama3 and longrope")
+    fast_turns: float = Field(32.0, gt=0, description="turns in that context from which on a frequency is kept")
+    slow_turns: float = Field(1.0, gt=0, description="turns in that context below which a frequency is divided")
+    truncated: bool = Field(True, description="whether yarn's bounds are whole elements of a head")
+    attention_factor: float = Field(1.0, gt=0, description="multiplies cosines and sines")
+    short_factors: tuple[float, ...] = Field((), description="longrope's divisors up to the original context")
+    long_factors: tuple[float, ...] = Field((), description="longrope's divisors beyond it")
+
+
+class ScalesSection(Section):
+    """Constants that multiply what flows between a network's parts."""
+
+    embedding: float | None = Field(None, gt=0, description="of embeddings; default: the family's")
+    residual: float | None = Field(None, gt=0, description="of a sub-layer's output; default: the family's")
+    attention: float | None = Field(None, gt=0, description="of scores; default: the family's, else head_size^-0.5")
+    logits_divisor: float | None = Field(None, gt=0, description="divides logits; default: the family's")
 
 
 class ModelSection(Section):
@@ -48,6 +73,11 @@ class ModelSection(Section):
     patch_size: int | None = Field(None, gt=0, description="pixels of a patch, wide and high; each becomes a token")
     tied: bool | None = Field(None, description="share the embedding with the output head; default: the family's")
     rope_theta: float = Field(10000.0, gt=0, description="base of the rotary frequencies")
+    rope_scaling: RopeScalingSection | None = Field(None, description="scaled rotary positions; default: none")
+    window_tokens: int | None = Field(
+        None, gt=0, description="sliding window of attention, in the layers where the family has one, else in all"
+    )
+    scales: ScalesSection = Field(default_factory=ScalesSection, description="constants that multiply streams")
     norm_epsilon: float = Field(1e-5, gt=0, description="epsilon of the normalisation layers")
     dropout: DropoutSection = Field(default_factory=DropoutSection, description="dropout in training")
     init_from: str | None = Field(
@@ -102,7 +132,7 @@ class ModelSection(Section):
         image, patch = self.image_size or 0, self.patch_size or 0
         tokens = (image // max(patch, 1)) ** 2 + 1 if family.sees_images else self.context_tokens
         with blaming(self.family, where="family"):
-            return family.shape(
+            spec = family.shape(
                 self.family,
                 layers=self.layers,
                 width=self.width,
@@ -118,7 +148,11 @@ class ModelSection(Section):
                 dropout=Dropout(**self.dropout.model_dump()),
                 image_size=image,
                 patch_size=patch,
+                rope_scaling=None if self.rope_scaling is None else RopeScaling(**self.rope_scaling.model_dump()),
             )
+        scales = {name: scale for name, scale in self.scales.model_dump().items() if scale is not None}
+        window = spec.window_tokens if self.window_tokens is None else self.window_tokens
+        return replace(spec, scales=replace(spec.scales, **scales), window_tokens=window)
 
     def differences(self, asked: ModelSpec, base: ModelSpec) -> Iterator[RecipeError]:
         """Yields each difference that keeps this section's network from beginning with the weights of a base.
@@ -133,7 +167,7 @@ class ModelSection(Section):
         if "family" in written:
             yield self._difference("family", asked, base)
             return
-        agreeing = self.model_copy(update={name: getattr(base, name) for name in written})
+        agreeing = self.model_copy(update={name: _as_section(name, getattr(base, name)) for name in written})
         mended, then = agreeing.spec(vocabulary=asked.vocabulary), " then" if written else ""
         yield from (self._difference(name, asked, base) for name in written)
         yield from (self._difference(name, mended, base, then) for name in mended.body_differences(base))
@@ -144,7 +178,27 @@ class ModelSection(Section):
             where=f"model.{name}" if self.init_from is None else "model.init_from",
             fix="write model.{name}={value}" if name in type(self).model_fields else None,
             name=name,
-            value=getattr(base, name),
+            value=_written(getattr(base, name)),
             whole=("step" if self.init_from is None else "recipe") + then,
-            other=getattr(asked, name),
+            other=_written(getattr(asked, name)),
         )
+
+
+def _as_section(name: str, value: Any) -> Any:
+    """Returns a field of a shape as its section has it."""
+    sections: dict[str, type[Section]] = {"rope_scaling": RopeScalingSection, "scales": ScalesSection}
+    if name not in sections or value is None:
+        return value
+    return sections[name](**{field.name: getattr(value, field.name) for field in fields(value)})
+
+
+def _written(value: Any) -> Any:
+    """Returns a field of a shape as a recipe has it: of a record what differs from its defaults."""
+    if not is_dataclass(value):
+        return value
+    parts = [(field.name, getattr(value, field.name)) for field in fields(value) if _differs(value, field)]
+    return f"{{{', '.join(f'{name}: {part}' for name, part in parts)}}}"
+
+
+def _differs(record: Any, field: Field_[Any]) -> bool:
+    return bool(getattr(record, field.name) != field.default)

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from trainwright.spec.parts.dropout import Dropout
+from trainwright.spec.parts.rotary import RopeScaling
+from trainwright.spec.parts.scales import Scales
 from trainwright.spec.sections.model import ModelSection
+
+SIZES = {"layers": 2, "width": 64, "heads": 2}
 
 
 def test_gpt2_defaults_are_those_of_gpt2() -> None:
@@ -89,3 +93,34 @@ def test_an_image_decides_how_many_tokens_there_are() -> None:
 def test_sizes_of_images_that_cannot_be_are_named(change, message) -> None:
     with pytest.raises(ValidationError, match=message):
         ModelSection(**(VIT | change))
+
+
+def test_scaled_positions_windows_and_scales_are_keys() -> None:
+    rope = {"kind": "llama3", "factor": 8, "original_tokens": 8192, "slow_turns": 1, "fast_turns": 4}
+    keys = SIZES | {"rope_scaling": rope, "window_tokens": 64, "scales": {"residual": 0.5}}
+    spec = ModelSection.model_validate(keys).spec(vocabulary=300)
+    assert spec.rope_scaling == RopeScaling(
+        kind="llama3", factor=8.0, original_tokens=8192, slow_turns=1.0, fast_turns=4.0
+    )
+    assert (spec.window_tokens, spec.windowed_layers, spec.scales) == (64, 2, Scales(residual=0.5))
+    gemma = ModelSection.model_validate(SIZES | {"family": "gemma2", "window_tokens": 64, "scales": {"attention": 1}})
+    spec = gemma.spec(vocabulary=300)
+    assert (spec.window_tokens, spec.window_layers) == (64, (0,))
+    assert spec.scales == Scales(embedding=8.0, attention=1.0)
+
+
+def test_a_base_with_scaled_positions_says_what_to_write() -> None:
+    plain = ModelSection.model_validate(SIZES | {"init_from": "base"})
+    base = replace(plain.spec(vocabulary=300), rope_scaling=RopeScaling(kind="linear", factor=4.0))
+    (problem,) = plain.differences(plain.spec(vocabulary=300), base)
+    assert "the base has rope_scaling {kind: linear, factor: 4.0}" in str(problem)
+    assert "write model.rope_scaling={kind: linear, factor: 4.0}" in str(problem)
+    written = ModelSection.model_validate(
+        SIZES | {"init_from": "base", "rope_scaling": {"kind": "linear", "factor": 4.0}}
+    )
+    assert not list(written.differences(written.spec(vocabulary=300), base))
+    other = ModelSection.model_validate(
+        SIZES | {"init_from": "base", "rope_scaling": {"kind": "linear", "factor": 2.0}}
+    )
+    (problem,) = other.differences(other.spec(vocabulary=300), base)
+    assert "this recipe asks for {kind: linear, factor: 2.0}" in str(problem)
