@@ -189,7 +189,8 @@ def _as_section(name: str, value: Any) -> Any:
     sections: dict[str, type[Section]] = {"rope_scaling": RopeScalingSection, "scales": ScalesSection}
     if name not in sections or value is None:
         return value
-    return sections[name](**{field.name: getattr(value, field.name) for field in fields(value)})
+    section = sections[name]
+    return section(**{key: getattr(value, key) for key in section.model_fields})
 
 
 def _written(value: Any) -> Any:

@@ -124,3 +124,10 @@ def test_a_base_with_scaled_positions_says_what_to_write() -> None:
     )
     (problem,) = other.differences(other.spec(vocabulary=300), base)
     assert "this recipe asks for {kind: linear, factor: 2.0}" in str(problem)
+
+
+def test_a_base_with_other_scales_says_what_to_write() -> None:
+    plain = ModelSection.model_validate(SIZES | {"init_from": "base"})
+    base = replace(plain.spec(vocabulary=300), scales=Scales(residual=0.25))
+    (problem,) = plain.differences(plain.spec(vocabulary=300), base)
+    assert "write model.scales={residual: 0.25}" in str(problem)
