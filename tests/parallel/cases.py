@@ -287,6 +287,13 @@ PARTS = (
 )
 """Windows by layer with a rotary base of their own, norms of heads and behind sub-layers, soft caps."""
 
+ENCODERS = (
+    Case(layout={"dp_replicate": 2}, family="bert", documents=True, ragged=True, dropout=True),
+    Case(layout={"dp_shard": 2, "zero_stage": 2}, family="roberta", micro_batch=1, optimizer="muon", recompute="full"),
+    Case(layout={"dp_shard": 2}, family="bert", dtype="fp32", documents=True, ragged=True, dropout=True),
+)
+"""Encoders that fill gaps; they have all of a sequence on each rank."""
+
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
 CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + PADDED + HEAD_BIASES
-CASES += LAYERNORMS + BLOCKED + PARTS
+CASES += LAYERNORMS + BLOCKED + PARTS + ENCODERS

@@ -18,13 +18,17 @@ from fixtures.flex import flex_on_processor
 from fixtures.meeting import gloo, mesh_for
 from fixtures.tiny_models import spec
 from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS, Case
+from trainwright.model.attention import document_ids
 from trainwright.model.build import build_network
 from trainwright.model.dropout import sample_keys
+from trainwright.model.losses import IGNORE
 from trainwright.model.network import Network
 from trainwright.model.optimizers.groups import freeze
 from trainwright.model.precision.loss_scale import LossScale
 from trainwright.model.tasks.chat import Chat
+from trainwright.model.tasks.masked import Gaps, Masked
 from trainwright.model.tasks.next_token import NextToken
+from trainwright.model.tasks.task import Task
 from trainwright.runtime.faults.gate import Gate
 from trainwright.runtime.norms import local
 from trainwright.runtime.timing.clock import PhaseClock
@@ -55,6 +59,8 @@ FIRST_SCALE, FORCED_STEPS, SPOILT_STEP = 2.0**27, 4, 8
 
 Between them sums of other lengths come to fp16's range at other factors.
 """
+
+GAPS = Gaps(mask=3, vocabulary=spec("bert").vocabulary, never=(END_OF_TEXT,))
 
 
 def sgd(network: Network, section: OptimizerSection) -> list[torch.optim.Optimizer]:
@@ -95,7 +101,13 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
         tokens[::2, 5] = tokens[:, 11] = END_OF_TEXT
     if case.ragged:
         tokens[1, 1:], tokens[-1, 9:] = -100, -100
-    return {"tokens": tokens} | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
+    batch = {"tokens": tokens}
+    if shape.kind == "encoder":
+        inputs, targets = GAPS.of(tokens[:, :-1].clamp_min(0).numpy(), range(100 * step, 100 * step + SEQUENCES))
+        batch = {"tokens": torch.from_numpy(inputs), "targets": torch.from_numpy(targets)}
+        batch["targets"][tokens[:, :-1] < 0] = IGNORE
+        batch |= {"documents": document_ids(tokens[:, :-1], END_OF_TEXT)} if case.documents else {}
+    return batch | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
 
 
 def chats_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -127,7 +139,10 @@ class Training:
         self.network.initialise(3)
         freeze(self.network, SECTIONS[case.optimizer].groups)
         world.share(self.network, compiled=False)
-        task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=END_OF_TEXT if case.documents else None)
+        apart = END_OF_TEXT if case.documents else None
+        task: Task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=apart)
+        if shape.kind == "encoder":
+            task = Masked(sequence_tokens=SEQUENCE_TOKENS, gaps=GAPS, end_of_text=apart)
         if case.chats:
             task = Chat(sequence_tokens=SEQUENCE_TOKENS)
         self.optimizers = Optimizers(self.network, SECTIONS[case.optimizer])

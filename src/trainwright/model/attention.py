@@ -43,6 +43,7 @@ class Attention(nn.Module):
         self.layer = layer
         self.kernel: AttentionKernel = "auto"
         self.head_size = spec.head_size
+        self.causal = spec.kind == "decoder"
         bias = spec.bias if spec.qkv_bias is None else spec.qkv_bias
         self.query = Linear(spec.width, spec.heads * spec.head_size, bias=bias)
         self.key = Linear(spec.width, spec.kv_heads * spec.head_size, bias=bias)
@@ -84,7 +85,7 @@ class Attention(nn.Module):
             mixed = context(query, key, value, self.kernel, draw=draw, layer=self.layer, cap=self.score_cap)
         else:
             mix = None if draw is None else draw.mix(self.layer)
-            mixed = attend(query, key, value, mask, self.kernel, mix=mix, cap=self.score_cap)
+            mixed = attend(query, key, value, mask, self.kernel, mix=mix, cap=self.score_cap, causal=self.causal)
         result = self.out(mixed.transpose(1, 2).flatten(2))
         return result if draw is None else draw.attention_output(result, self.layer)
 
@@ -98,8 +99,9 @@ def attend(
     *,
     mix: Mix | None = None,
     cap: float | None = None,
+    causal: bool = True,
 ) -> Queries:
-    """Softmax attention; without a mask, queries are the newest tokens and stand in causal order.
+    """Softmax attention; without a mask, queries are the newest tokens and stand in causal order, or see all keys.
 
     ``mix`` takes the place of the product of weights and values; the weights are made whole for it, and so are they
     where ``cap`` bounds scores softly.
@@ -116,14 +118,15 @@ def attend(
     if mix is None and cap is None and not (whole and torch.is_grad_enabled()):
         # A lone query is the newest token and sees every key.
         return F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, is_causal=mask is None and seq > 1, enable_gqa=grouped
+            query, key, value, attn_mask=mask, is_causal=causal and mask is None and seq > 1, enable_gqa=grouped
         )
     if grouped:
         key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
-    if mask is None:
+    if mask is None and causal:
         mask = torch.full((seq, keys), float("-inf"), dtype=query.dtype, device=query.device).triu(keys - seq + 1)
     scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-2, -1))
-    scores = (scores if cap is None else cap * torch.tanh(scores / cap)) + mask
+    scores = scores if cap is None else cap * torch.tanh(scores / cap)
+    scores = scores if mask is None else scores + mask
     return (mix or torch.matmul)(torch.softmax(scores, dim=-1), value)
 
 

@@ -41,6 +41,7 @@ INIT_STD = 0.02
 _BUILT: Mapping[str, tuple[object, ...]] = {
     "kind": ("decoder",),
     "positions": ("rope", "learned", "alibi"),
+    "post_norm": (False,),
     "final_norm": (True,),
     "sinks": (False,),
     "experts": (None,),

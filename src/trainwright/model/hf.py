@@ -47,14 +47,16 @@ def read_weights(directory: Path, spec: ModelSpec, *, device: torch.device | str
     weights: dict[str, Tensor] = {}
     for path in weight_files(directory):
         weights |= load_weights(path, device=device)
-    asked = _Asked(weights)
+    asked, form = _Asked(weights), huggingface_form(spec.family, where=str(directory))
     try:
-        ours: dict[str, Tensor] = huggingface_form(spec.family, where=str(directory)).from_hf(asked, spec)
+        ours: dict[str, Tensor] = form.from_hf(asked, spec)
     except KeyError as error:
         raise DataError("a weight is missing", where=directory, expected=str(error.args[0])) from error
     except (ValueError, RuntimeError) as error:  # torch cannot cut one as this family's are cut
         raise DataError("the weights do not fit this model", where=directory, seen=in_one_line(error)) from error
+    spare = getattr(form, "SPARE", None)
     unknown = {name for name in weights.keys() - asked.names if not BUFFERS.search(name)}
+    unknown -= set() if spare is None else {name for name in unknown if spare.search(name)}
     if spec.tied and unknown == {HEAD} and any(_equal(weights[HEAD], weight) for weight in ours.values()):
         unknown = set()
     if unknown:

@@ -103,6 +103,11 @@ class Network(nn.Module, ABC):
         names = (name for name, parameter in self.named_parameters() if parameter is head and name not in tables)
         return next(names, None)
 
+    def head_names(self) -> frozenset[str]:
+        """Returns the names of all parameters of the head: another task on the same blocks has others."""
+        biases = (name for name, each in self.named_parameters() if each is self.logit_bias)
+        return frozenset(name for name in (self.head_name(), *biases) if name is not None)
+
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""

@@ -7,13 +7,14 @@ from numpy.typing import NDArray
 
 _ROUNDS = 6
 _MASK64 = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
 
 
 def derive(seed: int, *counters: int) -> int:
     """Returns a 64-bit key from a seed and counters, each step a SplitMix64 finaliser (Steele et al., 2014)."""
     state = seed & _MASK64
     for counter in counters:
-        state = _mix(state + 0x9E3779B97F4A7C15 * (counter + 1))
+        state = _mix(state + _GOLDEN * (counter + 1))
     return _mix(state)
 
 
@@ -22,6 +23,14 @@ def _mix(value: int) -> int:
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK64
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK64
     return value ^ (value >> 31)
+
+
+def uniforms(keys: NDArray[np.uint64], draws: int) -> NDArray[np.float64]:
+    """Returns so many numbers in [0, 1) for each key, ``[keys, draws]``: SplitMix64's stream from that key."""
+    state = keys[:, None] + np.uint64(_GOLDEN) * np.arange(1, draws + 1, dtype=np.uint64)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((state ^ (state >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
 
 
 def permute(indices: NDArray[np.int64], size: int, key: int) -> NDArray[np.int64]:

@@ -39,11 +39,12 @@ FAMILIES: Mapping[str, str] = {
     "opt": "trainwright.spec.families.layernorm:OPT",
     "phi": "trainwright.spec.families.layernorm:PHI",
     "starcoder2": "trainwright.spec.families.layernorm:STARCODER2",
+    "bert": "trainwright.spec.families.encoders:BERT",
+    "roberta": "trainwright.spec.families.encoders:ROBERTA",
 }
 """Families that are built here, each with its ``Family`` (``spec/families/family.py``)."""
 PLANNED_FAMILIES: tuple[str, ...] = (
     *FAMILIES,
-    "bert",
     "deepseek_v2",
     "deepseek_v3",
     "glm4_moe",
@@ -52,13 +53,12 @@ PLANNED_FAMILIES: tuple[str, ...] = (
     "mixtral",
     "qwen2_moe",
     "qwen3_moe",
-    "roberta",
     "transformer",
 )
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 
 
-HEAD_FIELDS = ("classes", "labels", "language_head", "head_bias")
+HEAD_FIELDS = ("classes", "labels", "language_head", "head_bias", "pooler")
 """Fields of ``ModelSpec`` that describe the head alone."""
 
 MOST_LAYERS = 10_000  # The deepest transformer that was trained has 1,000 (DeepNet, arXiv 2203.00555).
@@ -105,6 +105,8 @@ class ModelSpec:
     """Attention and feed-forward read the same stream, and what both make is added to it at once (GPT-NeoX)."""
     norms_per_block: int = 2
     """One where attention and feed-forward share it (Phi), four where each has one behind it too (Gemma 2)."""
+    post_norm: bool = False
+    """Norms stand behind each half of a block, over its sum with the stream, not before it (BERT)."""
     embedding_norm: bool = False
     final_norm: bool = True
     qk_norm: bool = False
@@ -167,6 +169,11 @@ class ModelSpec:
     def moe_layers(self) -> int:
         """Blocks whose feed-forward is a mixture of experts."""
         return 0 if self.experts is None else self.blocks - self.experts.dense_layers
+
+    @property
+    def writes_text(self) -> bool:
+        """Returns whether it continues texts: an encoder's logits are of tokens that it sees both sides of."""
+        return self.kind == "decoder" and self.makes_logits
 
     def deployed(self) -> ModelSpec:
         """Returns the model as it is used: without what only training needs."""

@@ -85,13 +85,22 @@ class Recipe(Section):
                 f"data.sources.{source} has no label_key, which the task {self.task.name} needs: "
                 "give kind: jsonl and its label_key"
             )
+        kind = self.model.loaded.kind
+        if kind not in self.task.kind.networks:
+            needed, family = " or ".join(self.task.kind.networks), self.model.family
+            raise ValueError(
+                f"the task {self.task.name} needs a network of another kind: {needed}; {family} is: {kind}"
+            )
         return self
 
     def model_spec(self, *, vocabulary: int) -> ModelSpec:
         """Returns the network's shape for a tokenizer of ``vocabulary`` entries, with the head that the task needs."""
         spec = self.model.spec(vocabulary=vocabulary)
         labels = self.task.labels
-        return replace(spec, classes=len(labels), labels=labels, language_head=False) if labels else spec
+        if not labels:
+            return spec
+        pooler = spec.kind == "encoder"
+        return replace(spec, classes=len(labels), labels=labels, language_head=False, pooler=pooler)
 
     @property
     def unmeasured(self) -> dict[str, str]:

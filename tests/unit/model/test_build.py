@@ -59,6 +59,7 @@ BUILT = frozenset(
 """Fields that the decoder computes whatever their value is; labels are names of the classes that it computes."""
 REFUSED = {
     "kind": "encoder",
+    "post_norm": True,
     "positions": "none",
     "norms_per_block": 3,
     "final_norm": False,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainwright.runtime.rng import derive, permute
+from trainwright.runtime.rng import derive, permute, uniforms
 
 
 @given(size=st.integers(1, 3000), key=st.integers(0, 2**64 - 1))
@@ -52,3 +52,17 @@ def test_values_are_frozen() -> None:
 
 FROZEN_KEYS = [8409816773569330625, 2793451718224172893]
 FROZEN_ORDER = [0, 11, 2, 9, 8, 6, 1, 10, 3, 4, 5, 7]
+
+
+def test_uniforms_are_uniform_and_a_function_of_key_and_place() -> None:
+    keys = np.array([derive(3, row) for row in range(200)], np.uint64)
+    drawn = uniforms(keys, 500)
+    assert drawn.shape == (200, 500) and drawn.min() >= 0 and drawn.max() < 1
+    assert np.array_equal(uniforms(keys[5:7], 20), drawn[5:7, :20])
+    counts = np.bincount((drawn * 16).astype(int).ravel(), minlength=16)
+    assert ((counts - 6250) ** 2 / 6250).sum() < 37.7  # the 99.9 % quantile of 15 degrees of freedom
+    assert abs(np.corrcoef(drawn[:, :-1].ravel(), drawn[:, 1:].ravel())[0, 1]) < 0.02
+    assert abs(np.corrcoef(drawn[:-1].ravel(), drawn[1:].ravel())[0, 1]) < 0.02
+    # SplitMix64 from key 0, as its authors' own code draws them: 53 bits of 0xE220A8397B1DCDAF and 0x6E789E6AA1B965F4.
+    expected = [(0xE220A8397B1DCDAF >> 11) * 2.0**-53, (0x6E789E6AA1B965F4 >> 11) * 2.0**-53]
+    assert uniforms(np.array([0], np.uint64), 2).tolist() == [expected]

@@ -61,3 +61,22 @@ def test_exec_is_no_part_of_the_identity() -> None:
     assert one.identity("train") == other.identity("train")
     assert "exec" not in one.identity("data")
     assert recipe(train={"clip_norm": None}).identity("train") != one.identity("train")
+
+
+@pytest.mark.parametrize(
+    ("task", "family", "message"),
+    [
+        ("next-token", "bert", r"next-token needs .* another kind: decoder; bert is: encoder"),
+        ("next-token", "roberta", r"next-token needs .* another kind: decoder; roberta is: encoder"),
+        ("masked", "llama", r"masked needs .* another kind: encoder; llama is: decoder"),
+    ],
+)
+def test_a_task_is_learnt_by_networks_that_can(task, family, message) -> None:
+    record = {
+        "name": "tiny",
+        "task": {"name": task},
+        "model": {"family": family, "layers": 2, "width": 16, "heads": 2},
+        "data": {"sources": [{"kind": "python-stdlib"}]},
+    }
+    with pytest.raises(ValidationError, match=message):
+        Recipe.model_validate(record)

@@ -13,5 +13,13 @@ class TestGPT2(FamilyContract):
     family = "gpt2"
 
 
+class TestBERT(FamilyContract):
+    family = "bert"
+
+
+class TestRoBERTa(FamilyContract):
+    family = "roberta"
+
+
 class TestPlugIn(FamilyContract):
     family = "fixtures.plugged_family:FAMILY"

@@ -214,11 +214,12 @@ def open_engine(directory: Path, *, places: int) -> TorchEngine:
     check_rotary(spec, where=directory)
     check_cache(spec, places=places, kind=chosen.kind, memory_bytes=chosen.memory_bytes)
     model, _ = load_bundle(directory, device=chosen.torch_device, dtype=DTYPES[PRECISIONS[chosen.kind]])
-    if not model.spec.makes_logits:
+    if not model.spec.writes_text:
+        classes = model.spec.classes
         raise RecipeError(
-            "this model classifies documents and writes no text",
+            "this model classifies documents or fills gaps, and writes no text",
             where=directory,
-            seen=f"a head of {model.spec.classes} classes",
-            expected="a head over the vocabulary",
+            seen=f"a head of {classes} classes" if classes else model.spec.kind,
+            expected="a decoder with a head over the vocabulary",
         )
     return TorchEngine(model, places=places)

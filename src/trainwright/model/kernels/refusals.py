@@ -66,6 +66,8 @@ def refusals(plan: Plan, kernels: KernelChoice) -> Iterator[Refusal]:
 
 def _of_attention(plan: Plan, kernels: KernelChoice) -> Iterator[str]:
     name = f"attention={kernels.attention}"
+    if transformer(plan.model).kind != "decoder":
+        yield f"{name}: it hides later tokens, which {plan.model.family} sees; set attention=sdpa"
     yield from _of_flex(plan, name) if kernels.attention == "flex" else _of_flash3(plan, name)
     if transformer(plan.model).score_cap is not None:
         yield f"{name}: it bounds no scores (score_cap); set attention=sdpa, which then makes them whole"

@@ -1,4 +1,4 @@
-"""Telling the class of a document: the head reads the hidden state of its last token.
+"""Telling the class of a document: the head reads the hidden state of its last token, of an encoder of its first one.
 
 Shape legend: ``batch`` (documents), ``seq`` (tokens of a sequence), ``width``, ``classes``.
 """
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainwright.artifact.shards import LABELLED, TokenDataset, TokenSplit
-from trainwright.core.errors import DataError
+from trainwright.core.errors import DataError, RecipeError
+from trainwright.model.conventions import read_tokenizer
 from trainwright.model.losses import IGNORE, Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.confusion import Confusion
@@ -23,6 +24,9 @@ from trainwright.model.tasks.evaluate_loss import covered_tokens
 from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, Metric
 from trainwright.runtime.rng import derive, permute
 from trainwright.spec.recipe import Recipe
+
+FRAME_TOKENS = 2
+"""Around a document that an encoder reads: one before it, one behind it."""
 
 
 def classify(recipe: Recipe, dataset: TokenDataset) -> Classify:
@@ -37,19 +41,42 @@ def classify(recipe: Recipe, dataset: TokenDataset) -> Classify:
             "the documents of this dataset have no labels", where=dataset.path, seen=dataset.kind, expected=LABELLED
         )
     recipe.task.check_labels(dataset.labels)
+    encodes = recipe.model_spec(vocabulary=dataset.vocabulary).kind == "encoder"
+    if encodes and recipe.train.sequence_tokens <= FRAME_TOKENS:
+        raise RecipeError(
+            "no token of a document has room between the first and the last of an encoder's sequence",
+            where="train.sequence_tokens",
+            seen=recipe.train.sequence_tokens,
+            expected=f"more than {FRAME_TOKENS}",
+        )
     return Classify(
         sequence_tokens=recipe.train.sequence_tokens,
         labels=recipe.task.labels,
         class_of_label=tuple(recipe.task.labels.index(name) for name in dataset.labels),
         padding=dataset.end_of_text_id,
+        frame=frame_of(dataset) if encodes else None,
     )
+
+
+def frame_of(dataset: TokenDataset) -> tuple[int, int]:
+    """Returns the tokens with which an encoder's sequence begins and ends.
+
+    They are those that the dataset's tokenizer puts around every text ([CLS] and [SEP] of BERT); where it puts none,
+    the token between documents stands at both ends.
+
+    Raises:
+        DataError: the tokenizer is missing or damaged.
+    """
+    around = read_tokenizer(dataset.tokenizer_path).encode("", add_special_tokens=True).ids
+    return (around[0], around[1]) if len(around) == FRAME_TOKENS else (dataset.end_of_text_id, dataset.end_of_text_id)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledDocuments:
     """Documents in a counter-based random order, each cut to ``sequence_tokens`` or padded to it on the right.
 
-    Attention is causal, so that no token of a document sees the padding behind it.
+    A ``frame`` stands around each, within ``sequence_tokens``. No token of a document sees the padding behind it: a
+    decoder's attention is causal, and an encoder's hides it.
     """
 
     split: TokenSplit
@@ -57,6 +84,7 @@ class LabelledDocuments:
     batch_sequences: int
     class_of_label: tuple[int, ...]
     padding: int
+    frame: tuple[int, int] | None = None
     seed: int = 0
 
     def batch(self, step: int, rows: range | None = None) -> dict[str, Tensor]:
@@ -76,10 +104,16 @@ class LabelledDocuments:
         last = np.empty(len(numbers), np.int64)
         for row, number in enumerate(numbers):
             start = int(self.split.document_ends[number - 1]) if number else 0
-            # Without its end-of-text token, but for a document of no other token.
-            size = min(max(int(self.split.document_ends[number]) - start - 1, 1), self.sequence_tokens)
-            tokens[row, :size] = self.split.read(start, start + size)
-            last[row] = size - 1
+            size = int(self.split.document_ends[number]) - start - 1  # without its end-of-text token
+            if self.frame is None:
+                size = min(max(size, 1), self.sequence_tokens)  # but for a document of no other token
+                tokens[row, :size] = self.split.read(start, start + size)
+                last[row] = size - 1
+            else:
+                size = min(size, self.sequence_tokens - FRAME_TOKENS)
+                tokens[row, 0], tokens[row, size + 1] = self.frame
+                tokens[row, 1 : size + 1] = self.split.read(start, start + size)
+                last[row] = size + 1
         classes = np.array(self.class_of_label, np.int64)[self.split.document_labels[numbers]]
         return {name: torch.from_numpy(part) for name, part in (("tokens", tokens), ("last", last), ("class", classes))}
 
@@ -89,12 +123,14 @@ class Classify:
     """Cross-entropy of a document's class, given the document.
 
     ``labels`` name the classes in the head's order; ``class_of_label`` says which class each label of the dataset is.
+    A ``frame`` of two tokens stands around each document for an encoder, which tells the class at the first of them.
     """
 
     sequence_tokens: int
     labels: tuple[str, ...]
     class_of_label: tuple[int, ...]
     padding: int
+    frame: tuple[int, int] | None = None
 
     @property
     def unit(self) -> str:
@@ -120,7 +156,7 @@ class Classify:
     def _cut(self, split: TokenSplit, documents: int) -> int:
         """How many of a split's first documents are longer than a sequence, without their end-of-text token."""
         sizes = np.diff(split.document_ends[:documents].astype(np.int64), prepend=0) - 1
-        return int((sizes > self.sequence_tokens).sum())
+        return int((sizes > self.sequence_tokens - (0 if self.frame is None else FRAME_TOKENS)).sum())
 
     def _by_class(self, split: TokenSplit) -> NDArray[np.int64]:
         """How many documents of a split each class has."""
@@ -141,6 +177,7 @@ class Classify:
             batch_sequences=batch_sequences,
             class_of_label=self.class_of_label,
             padding=self.padding,
+            frame=self.frame,
             seed=seed,
         )
 
@@ -149,8 +186,11 @@ class Classify:
         return torch.tensor(batch["class"].shape[0], device=batch["class"].device)
 
     def inputs(self, network: Network, batch: Batch) -> Batch:
-        """Returns the micro batch as it is."""
-        return batch
+        """Returns the micro batch as it is; for an encoder padding is a document of its own."""
+        if self.frame is None:
+            return batch
+        places = torch.arange(batch["tokens"].shape[1], device=batch["tokens"].device)
+        return {**batch, "documents": (places > batch["last"].unsqueeze(1)).long()}
 
     def part(self, inputs: Batch, places: Int[Tensor, " part"]) -> Batch:
         """Returns what a rank needs that has these tokens of every document; a class counts where the last one is."""
@@ -160,9 +200,11 @@ class Classify:
         return {**inputs, "tokens": tokens, "last": last.int().argmax(dim=1), "class": classes, "places": places}
 
     def hidden(self, network: Network, inputs: Batch) -> Float[Tensor, "batch width"]:
-        """Returns the hidden state of each document's last token."""
-        known = {name: inputs[name] for name in ("samples", "places") if name in inputs}
+        """Returns the hidden state of each document's last token; of a framed one of its first."""
+        known = {name: inputs[name] for name in ("samples", "places", "documents") if name in inputs}
         hidden: Tensor = network(inputs["tokens"], **known)
+        if self.frame is not None:
+            return hidden[:, 0]
         return hidden[torch.arange(hidden.shape[0], device=hidden.device), inputs["last"]]
 
     def loss(self, network: Network, hidden: Float[Tensor, "batch width"], inputs: Batch) -> Loss:
@@ -202,7 +244,7 @@ class Classify:
     @torch.inference_mode()
     def _predict(self, network: Network, batch: Batch) -> tuple[float, NDArray[np.int64]]:
         """Returns the summed loss of a batch and the likeliest class of each document."""
-        here = {name: tensor.to(network.device) for name, tensor in batch.items()}
+        here = self.inputs(network, {name: tensor.to(network.device) for name, tensor in batch.items()})
         hidden = self.hidden(network, here)
         loss, _ = self.loss(network, hidden, here)
         return float(loss), network.logits(hidden).argmax(dim=-1).cpu().numpy()

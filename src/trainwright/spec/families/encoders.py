@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.families.config_reader import ConfigReader
+from trainwright.spec.families.family import ENCODER, Family
 from trainwright.spec.model import ModelSpec
+
+_BERT_LIKE: dict[str, Any] = {"head_bias": True, "post_norm": True, "embedding_norm": True, "final_norm": False}
+ROBERTA_PADDING = 1
+"""The id of padding in RoBERTa's vocabulary: positions are counted from the one after it."""
+
+
+def _family(name: str, **different: Any) -> Family:
+    return Family(
+        gated=False,
+        norm="layernorm",
+        positions="learned",
+        bias=True,
+        activation="gelu",
+        tied=True,
+        ffn_width=lambda width: 4 * width,
+        kind="encoder",
+        complete=lambda spec: replace(spec, **_BERT_LIKE, **different),
+        network=ENCODER,
+        huggingface=f"trainwright.model.families.{name}",
+    )
+
+
+BERT = _family("bert", segments=2)
+ROBERTA = _family("roberta", segments=1, extra_positions=ROBERTA_PADDING + 1)
 
 
 def _bert_head(read: ConfigReader, prefix: str) -> dict[str, Any]:
@@ -16,8 +42,8 @@ def _bert_head(read: ConfigReader, prefix: str) -> dict[str, Any]:
         f"{prefix}ForMaskedLM": {},
         f"{prefix}ForPreTraining": {"language_head": True, "pooler": True, "classes": 2},
         f"{prefix}ForNextSentencePrediction": {"pooler": True, "classes": 2},
-        f"{prefix}ForSequenceClassification": {"pooler": True, "classes": read.labels()},
-        f"{prefix}ForTokenClassification": {"classes": read.labels()},
+        f"{prefix}ForSequenceClassification": {"pooler": True, **_classes(read)},
+        f"{prefix}ForTokenClassification": _classes(read),
         f"{prefix}ForQuestionAnswering": {"classes": read.labels()},
         f"{prefix}Model": {"language_head": False, "pooler": True},
     }
@@ -26,15 +52,19 @@ def _bert_head(read: ConfigReader, prefix: str) -> dict[str, Any]:
     return heads[name]
 
 
+def _classes(read: ConfigReader) -> dict[str, Any]:
+    return {"classes": read.labels(), "labels": read.label_names(), "language_head": False}
+
+
 def bert(read: ConfigReader) -> ModelSpec:
     """BERT (Devlin et al., 2018): norms behind each half of a block, learned positions, two segments."""
     return _bert_like(read, "bert", "Bert", context_tokens=read.integer("max_position_embeddings", 512))
 
 
 def roberta(read: ConfigReader) -> ModelSpec:
-    """RoBERTa (Liu et al., 2019): BERT's network; its first two positions are never used."""
-    positions = read.integer("max_position_embeddings", 512)
-    return _bert_like(read, "roberta", "Roberta", context_tokens=positions - 2, extra_positions=2)
+    """RoBERTa (Liu et al., 2019): BERT's network; positions up to the id of padding are never used."""
+    positions, unused = read.integer("max_position_embeddings", 512), read.integer("pad_token_id", 1, least=0) + 1
+    return _bert_like(read, "roberta", "Roberta", context_tokens=positions - unused, extra_positions=unused)
 
 
 def _bert_like(
@@ -42,6 +72,7 @@ def _bert_like(
 ) -> ModelSpec:
     read.refuse("is_decoder", False)
     read.refuse("add_cross_attention", False)
+    read.refuse("position_embedding_type", "absolute")
     width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
     return ModelSpec(
         family=family,
@@ -62,6 +93,7 @@ def _bert_like(
         bias=True,
         head_bias=True,
         activation=read.activation("hidden_act", "gelu"),
+        post_norm=True,
         embedding_norm=True,
         final_norm=False,
         segments=read.integer("type_vocab_size", 2),

@@ -14,6 +14,7 @@ from trainwright.core.plug_in import InstanceOf
 from trainwright.core.spelling import unknown
 from trainwright.spec.model import FAMILIES, PLANNED_FAMILIES, Activation, ModelKind, ModelSpec, Norm, Positions
 
+ENCODER = "trainwright.model.encoder.network:Encoder"
 DECODER = "trainwright.model.decoder:Decoder"
 """The network whose parameters, operations and memory plans count."""
 

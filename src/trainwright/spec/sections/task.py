@@ -11,6 +11,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.frozen import dataclass
 from trainwright.core.plug_in import InstanceOf
+from trainwright.spec.model import ModelKind
 from trainwright.spec.sections.base import Section
 
 
@@ -22,7 +23,9 @@ class TaskKind:
         make: ``package.module:function`` of recipe and dataset that gives the ``Task`` (``model/tasks/task.py``).
         needs: the kind of its dataset: documents, documents of which each has a label, chats, or preferences.
         reads: windows of the stream of tokens, or whole documents, each in a sequence of its own.
-        makes: what the head's outputs are: tokens of a text, or the classes that ``task.labels`` name.
+        makes: what the head's outputs are: tokens of a text, what stood at its gaps, or the classes that
+            ``task.labels`` name.
+        networks: the kinds of networks that can learn it.
         divides: its sequences may lie on several ranks (``cp``): the ``Task`` is one that ``DividesSequences``.
         measured: its batches cost one pass of the network forth and back, as plans count those of every task.
         Section: the class of the keys of its own beside ``task.name``; it derives from ``TaskSection``.
@@ -31,7 +34,8 @@ class TaskKind:
     make: str
     needs: Literal["documents", "documents-with-labels", "chats", "preferences"] = "documents"
     reads: Literal["windows", "documents"] = "windows"
-    makes: Literal["text", "classes"] = "text"
+    makes: Literal["text", "gaps", "classes"] = "text"
+    networks: tuple[ModelKind, ...] = ("decoder", "encoder")
     divides: bool = False
     measured: bool = False
     Section: type[BaseModel] | None = None
@@ -39,7 +43,10 @@ class TaskKind:
 
 
 TASKS: Mapping[str, TaskKind] = {
-    "next-token": TaskKind(make="trainwright.model.tasks.next_token:next_token", divides=True, measured=True),
+    "next-token": TaskKind(
+        make="trainwright.model.tasks.next_token:next_token", networks=("decoder",), divides=True, measured=True
+    ),
+    "masked": TaskKind(make="trainwright.model.tasks.masked:masked", makes="gaps", networks=("encoder",)),
     "classify": TaskKind(
         make="trainwright.model.tasks.classify:classify",
         needs="documents-with-labels",
@@ -48,7 +55,9 @@ TASKS: Mapping[str, TaskKind] = {
         divides=True,
         measured=True,
     ),
-    "chat": TaskKind(make="trainwright.model.tasks.chat:chat", needs="chats", divides=True, measured=True),
+    "chat": TaskKind(
+        make="trainwright.model.tasks.chat:chat", needs="chats", networks=("decoder",), divides=True, measured=True
+    ),
 }
 TASK = Extension("task", TASKS, InstanceOf(TaskKind))
 MOST_SHOWN = 20
@@ -58,7 +67,7 @@ class TaskSection(Section):
     """What the network learns from the dataset."""
 
     name: Annotated[str, TASK] = Field(
-        "next-token", description="predict the next token, classify documents, or answer in chats"
+        "next-token", description="predict the next token, fill gaps, classify documents, or answer in chats"
     )
     labels: tuple[str, ...] = Field((), description="the classes in the head's order, for a task that has classes")
 

@@ -58,7 +58,7 @@ def run(context: Context) -> StageResult:
             for name, split in splits.items()
         }
     comparison = Comparison()
-    if model.spec.makes_logits:
+    if model.spec.writes_text:
         events.message("counting n-grams and compressing, to compare with")
         comparison = compare(recipe, dataset, splits, model, tokenizer)
     for name, baselines in comparison.baselines.items():

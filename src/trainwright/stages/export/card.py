@@ -64,6 +64,19 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")
 inputs = tokenizer("Once", return_tensors="pt", return_token_type_ids=False)
 print(model.config.id2label[int(model(**inputs).logits.argmax())])
 ```"""
+_FILL = """\
+```python
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+model = AutoModelForMaskedLM.from_pretrained("path/to/this/directory")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")
+logits = model(**tokenizer("Once", return_tensors="pt", return_token_type_ids=False)).logits
+```
+
+or tune it: `model.init_from: path/to/this/directory`."""
+_FILL_LIMITS = """\
+The model tells what stood at gaps of texts like those it was trained on; it was not checked for bias. It may repeat its
+training data."""
 _GENERATE_LIMITS = """\
 The model continues texts like those it was trained on; it was not tuned to follow instructions and was not checked for
 harmful or false output. It may repeat its training data."""
@@ -100,12 +113,13 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
     split = recipe.data.split
     equal = "were kept once" if recipe.data.dedup == "exact" else "were all kept"
     labels = ", ".join(f"`{label}`" for label in spec.labels or recipe.task.labels)
+    writes, network = spec.writes_text, "A decoder-only" if spec.kind == "decoder" else "An encoder as a"
     return _CARD.format(
         name=recipe.name,
-        pipeline="text-classification" if spec.classes else "text-generation",
-        kind=f"A decoder-only classifier of documents ({labels})" if spec.classes else "A decoder-only language model",
-        use=_CLASSIFY if spec.classes else _GENERATE,
-        limits=_CLASSIFY_LIMITS if spec.classes else _GENERATE_LIMITS,
+        pipeline="text-classification" if spec.classes else "text-generation" if writes else "fill-mask",
+        kind=f"{network} classifier of documents ({labels})" if spec.classes else f"{network} language model",
+        use=_CLASSIFY if spec.classes else _GENERATE if writes else _FILL,
+        limits=_CLASSIFY_LIMITS if spec.classes else _GENERATE_LIMITS if writes else _FILL_LIMITS,
         origin="the weights of another model" if pretrained else "scratch",
         table="\n".join(f"| {name} | {value} |" for name, value in rows if value),
         sources="\n".join(f"- {_source(source.model_dump(mode='json'))}" for source in recipe.data.sources),

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from trainwright.artifact.model_folder import TOKENIZER, TOKENIZER_CONFIG
 from trainwright.artifact.store import Artifact, write_atomically
@@ -19,6 +20,8 @@ from trainwright.model.chats.answers import ChatEncoder
 from trainwright.model.chats.template import ChatTemplate
 from trainwright.model.conventions import read_chat_template, read_special_tokens
 from trainwright.model.network import Network
+from trainwright.model.tasks.masked import MASKS
+from trainwright.spec.families.family import huggingface_config
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.export.card import model_card
 from trainwright.stages.export.exporter import Logits
@@ -36,37 +39,42 @@ class HuggingFace:
             RecipeError: the shape has no form there.
             MachineError: the disk is full.
         """
-        tokenizer = (trained.path / TOKENIZER).read_bytes()
-        end = recipe.data.tokenizer.end_of_text
-        end_id = Tokenizer.from_buffer(tokenizer).token_to_id(end)
+        stored = (trained.path / TOKENIZER).read_bytes()
+        end, tokenizer = recipe.data.tokenizer.end_of_text, Tokenizer.from_buffer(stored)
+        end_id = tokenizer.token_to_id(end)
         ends = {"bos_token_id": end_id, "eos_token_id": end_id}
         chats, told = _chats(trained.path), {}
         if chats is not None:
             chats.write(directory)
-            answer_end = ChatEncoder(Tokenizer.from_buffer(tokenizer), chats).end_id()
+            answer_end = ChatEncoder(tokenizer, chats).end_id()
             ends["eos_token_id"] = end_id if answer_end is None else answer_end
             told = dict(chats.special_tokens)
         extra: dict[str, Any] = dict(ends)
+        if network.spec.classes or network.spec.kind == "encoder":
+            # The padding token says to Hugging Face which tokens of a padded text are none; a family may have its own.
+            form = huggingface_config(network.spec, where="export")
+            extra["pad_token_id"] = form.get("pad_token_id", end_id)
         if network.spec.classes:
-            # The padding token says to Hugging Face which token of a padded text is the last.
             names = dict(enumerate(network.spec.labels or recipe.task.labels))
-            extra |= {"id2label": names, "label2id": {name: n for n, name in names.items()}, "pad_token_id": end_id}
+            extra |= {"id2label": names, "label2id": {name: n for n, name in names.items()}}
+        settings: dict[str, Any] = {
+            "bos_token": end,
+            "clean_up_tokenization_spaces": False,
+            "eos_token": end,
+            "model_max_length": network.spec.context_tokens,
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "unk_token": None,
+        }
+        if "pad_token_id" in extra:
+            settings["pad_token"] = tokenizer.id_to_token(extra["pad_token_id"])
+        if network.spec.kind == "encoder":
+            stored, roles = for_encoder(tokenizer, end)
+            settings |= roles
+        settings |= told
         hf.write(directory, network.spec, dict(network.named_parameters()), dtype=dtype, extra=extra)
-        write_atomically(directory / TOKENIZER, tokenizer)
-        _write_json(
-            directory / "tokenizer_config.json",
-            {
-                "bos_token": end,
-                "clean_up_tokenization_spaces": False,
-                "eos_token": end,
-                "model_max_length": network.spec.context_tokens,
-                "tokenizer_class": "PreTrainedTokenizerFast",
-                "unk_token": None,
-            }
-            | ({"pad_token": end} if network.spec.classes else {})
-            | told,
-        )
-        if network.spec.makes_logits:
+        write_atomically(directory / TOKENIZER, stored)
+        _write_json(directory / "tokenizer_config.json", settings)
+        if network.spec.writes_text:
             _write_json(directory / "generation_config.json", ends)
         card = model_card(
             recipe,
@@ -90,6 +98,22 @@ def _chats(trained: Path) -> ChatTemplate | None:
     if text is None:
         return None
     return ChatTemplate(text=text, source=str(trained), special_tokens=read_special_tokens(read_object(settings)))
+
+
+def for_encoder(tokenizer: Tokenizer, end: str) -> tuple[bytes, dict[str, str]]:
+    """Returns the file of a tokenizer that puts an encoder's first and last token around a text, and their names.
+
+    They are those of the tokenizer itself where it has some; else the token between documents stands at both ends.
+    """
+    framed = Tokenizer.from_str(tokenizer.to_str())
+    around = framed.encode("").ids
+    first, last = (framed.id_to_token(token) or end for token in around) if len(around) == 2 else (end, end)
+    if len(around) != 2:
+        tokens = [(end, framed.token_to_id(end))]
+        framed.post_processor = TemplateProcessing(single=f"{end} $A {end}", special_tokens=tokens)
+    roles = {"cls_token": first, "sep_token": last}
+    mask = next((name for name in MASKS if framed.token_to_id(name) is not None), None)
+    return framed.to_str(pretty=True).encode(), roles if mask is None else roles | {"mask_token": mask}
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

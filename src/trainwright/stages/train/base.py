@@ -11,6 +11,7 @@ from torch import Tensor
 from trainwright.core.errors import DataError, TrainingError
 from trainwright.model.bundle import check_tokens, load_bundle
 from trainwright.model.network import Network
+from trainwright.spec.model import HEAD_FIELDS
 from trainwright.spec.recipe import Recipe
 
 
@@ -34,25 +35,24 @@ def begin_with(network: Network, recipe: Recipe, tokenizer: Path, base: Path) ->
         if not weight.isfinite().all():
             fix = "train it again with lower rates, or begin with another one"
             raise DataError("a weight of the base is not finite", where=base, seen=name, fix=fix)
-    if (source.spec.classes, source.spec.labels) == (spec.classes, spec.labels):
+    if all(getattr(source.spec, name) == getattr(spec, name) for name in HEAD_FIELDS):
         copy_weights(network, dict(source.named_parameters()))
         return None
     network.initialise(recipe.seed)
-    return _take_body(network, source)
+    return take_body(network, source)
 
 
-def _take_body(network: Network, base: Network) -> str | None:
+def take_body(network: Network, base: Network) -> str | None:
     """Copies all weights of the base but its head's; returns what the network's own head is for, if it has one."""
-    weights: dict[str, Tensor] = {name: each for name, each in base.named_parameters() if each is not base.logit_bias}
-    weights.pop(base.head_name() or "", None)
-    weights |= {name: each.detach() for name, each in network.named_parameters() if each is network.logit_bias}
-    head = network.head_name()
-    if head is not None:
-        weights[head] = network.head_weight.detach()
-    copy_weights(network, weights)
+    body, parameters = dict(base.named_parameters()), dict(network.named_parameters())
+    other, own = base.head_names(), network.head_names()
+    # Of what stands between blocks and head, a base may have more or less: the pooler of an encoder.
+    taken = {name: weight for name, weight in body.items() if name not in other and name in parameters}
+    fresh = {name: parameter.detach() for name, parameter in parameters.items() if name in own or name not in body}
+    copy_weights(network, fresh | taken)
     classes, told = network.spec.classes, base.spec.labels
-    if head is None or not classes:
-        return None if head is None else "the vocabulary"
+    if not own or not classes:
+        return None if not own else "the vocabulary"
     names = "" if told is None else f" ({', '.join(told)})"
     return f"{classes} labels" + (f"; the base has one for other labels{names}" if base.spec.classes else "")
 

@@ -97,5 +97,11 @@ def test_tables_larger_than_memory_are_refused_before_they_are_made(tiny, tmp_pa
 
 def test_a_classifier_is_refused(tiny, tmp_path):
     tiny.write_trained(tmp_path / "bundle", tiny.decoder(classes=2, language_head=False), tiny.tokenizer())
-    with pytest.raises(RecipeError, match="classifies documents and writes no text .*a head of 2 classes"):
+    with pytest.raises(RecipeError, match="and writes no text .*a head of 2 classes"):
+        open_engine(tmp_path / "bundle", places=1)
+
+
+def test_an_encoder_is_refused(tiny, tmp_path):
+    tiny.write_trained(tmp_path / "bundle", tiny.encoder(), tiny.tokenizer())
+    with pytest.raises(RecipeError, match=r"fills gaps, and writes no text .*\(seen encoder, expected a decoder"):
         open_engine(tmp_path / "bundle", places=1)

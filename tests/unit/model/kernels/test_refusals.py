@@ -157,3 +157,11 @@ def test_the_trainer_refuses_a_plan_of_another_place_too(tmp_path, change) -> No
     asked = planned_recipe(tmp_path, f"train.exec.{change}")
     with pytest.raises(RecipeError, match=f"cannot execute this plan .*{change.partition('=')[0]}"):
         check_executable(plan, asked)
+
+
+@pytest.mark.parametrize("kernels", [FLEX, FLASH3])
+def test_an_encoder_sees_what_these_kernels_hide(planned, kernels) -> None:
+    plan = planned()
+    encoder = replace(plan, model=replace(plan.model, family="bert", kind="encoder"))
+    (line,) = lines(encoder, kernels)
+    assert line == f"attention={kernels.attention}: it hides later tokens, which bert sees; set attention=sdpa"

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.core.errors import DataError, RecipeError
@@ -16,7 +18,11 @@ from trainwright.model.network import Network
 from trainwright.model.tasks.classify import Classify, classify
 from trainwright.model.tasks.task import EvaluationOptions, load_task
 from trainwright.planner.counts.parameters import total_parameters
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.updates.optimizer import AdamWSection
+from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.step import TrainingStep
 from trainwright.testing.artifacts import make_dataset
 from trainwright.testing.contract_task import TaskContract
 
@@ -24,12 +30,12 @@ LABELS = ("ham", "spam", "unsure")
 SEQUENCE = 12
 
 
-def made_recipe(labels=LABELS, **train) -> Recipe:
+def made_recipe(labels=LABELS, family="llama", **train) -> Recipe:
     return Recipe.model_validate(
         {
             "name": "tiny",
             "task": {"name": "classify", "labels": list(labels)},
-            "model": {"layers": 2, "width": 16, "heads": 2, "context_tokens": 16},
+            "model": {"family": family, "layers": 2, "width": 16, "heads": 2, "context_tokens": 16},
             "data": {"sources": [{"kind": "jsonl", "paths": ["x.jsonl"], "label_key": "label"}]},
             "train": {"sequence_tokens": SEQUENCE, "batch_tokens": 4 * SEQUENCE} | train,
         }
@@ -46,23 +52,25 @@ def documents(tmp_path_factory) -> TokenDataset:
 
 
 def made_network(dataset: TokenDataset, family: str = "llama", dtype=torch.float64) -> Network:
-    recipe = made_recipe()
-    recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update={"family": family})})
+    recipe = made_recipe(family=family)
     network = build_network(recipe.model_spec(vocabulary=dataset.vocabulary), dtype=dtype)
-    network.initialise(1)
+    network.initialise(3 if family == "roberta" else 1)
     with torch.no_grad():
         network.head_weight.mul_(50)  # so that predictions differ
+        if network.spec.kind == "encoder":  # the first token of every document is the same
+            for matrix in (*network.matrices().values(), network.pooler.weight):
+                matrix.mul_(20)
     return network.to(dtype)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bert"])
 class TestContract(TaskContract):
     @pytest.fixture(autouse=True)
     def _parts(self, documents: TokenDataset, family: str) -> None:
         self.dataset, self.family = documents, family
 
     def make_task(self) -> Classify:
-        return classify(made_recipe(), self.dataset)
+        return classify(made_recipe(family=self.family), self.dataset)
 
     def make_split(self) -> TokenSplit:
         return self.dataset.splits["train"]
@@ -71,20 +79,31 @@ class TestContract(TaskContract):
         return made_network(self.dataset, self.family)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def alone(network: Network, ids: torch.Tensor, end: int) -> torch.Tensor:
+    """Logits of a document: of a decoder's last token, of an encoder's first one in its frame."""
+    if network.spec.kind == "decoder":
+        return network.logits(network(ids[None, :SEQUENCE]))[0, -1]
+    frame = torch.tensor([end])
+    return network.logits(network(torch.cat((frame, ids[: SEQUENCE - 2], frame))[None]))[0, 0]
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bert", "roberta"])
 def test_each_document_is_classified_as_if_it_stood_alone_without_padding(documents, family) -> None:
     split, network = documents.splits["train"], made_network(documents, family)
     counts, nats = np.zeros((3, 3), int), 0.0
     ends = split.document_ends.tolist()
     with torch.no_grad():
         for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-            ids = torch.from_numpy(split.read(start, end)[:-1][:SEQUENCE].astype(np.int64))
-            logits = network.logits(network(ids[None]))[0, -1]
+            ids = torch.from_numpy(split.read(start, end)[:-1].astype(np.int64))
+            logits = alone(network, ids, documents.end_of_text_id)
             true = LABELS.index(documents.labels[split.document_labels[number]])
             nats += float(F.cross_entropy(logits[None], torch.tensor([true])))
             counts[true, int(logits.argmax())] += 1
-    options = EvaluationOptions(batch_sequences=6, detailed=True)
-    evaluation = classify(made_recipe(), documents).evaluate(network, split, options)
+    task = classify(made_recipe(family=family), documents)
+    evaluations = [task.evaluate(network, split, EvaluationOptions(batch_sequences=size)) for size in (1, 3, 8)]
+    evaluation = task.evaluate(network, split, EvaluationOptions(batch_sequences=6, detailed=True))
+    for other in evaluations:
+        assert other.metrics["loss"].value == pytest.approx(nats / split.documents, rel=1e-6)
     assert evaluation.details["confusion"] == {"labels": LABELS, "counts": counts.tolist()}
     assert len(np.unique(counts.nonzero()[1])) > 1, "predictions differ"
     assert evaluation.metrics["loss"].value == pytest.approx(nats / split.documents, rel=1e-6)
@@ -137,8 +156,63 @@ def whole(split: TokenSplit) -> list[list[int]]:
     return [split.read(start, end)[:-1].tolist() for start, end in zip([0, *ends], ends, strict=False)]
 
 
+def test_accumulating_four_micro_batches_gives_the_gradient_of_one_batch_and_that_by_hand(documents) -> None:
+    """Of BERT, whose documents have lengths of their own; a trainer that means means would weigh the ragged one more.
+
+    By hand: the gradient of the mean cross-entropy with respect to the head's bias is the mean of softmax - onehot, the
+    loss the mean of -log softmax, with documents of 4, 4, 4 and 3 a micro batch.
+    """
+    task = classify(made_recipe(family="bert"), documents)
+    batch = task.batches(documents.splits["train"], batch_sequences=15, seed=1).batch(0)
+    found = []
+    for micro_batch in (15, 4):
+        network = made_network(documents, "bert")
+        clock = PhaseClock(torch.device("cpu"))
+        clock.start()
+        optimizers = Optimizers(network, AdamWSection(lr=1e-3))
+        step = TrainingStep(task, network, optimizers, clock, micro_batch=micro_batch, clip_norm=None, compiled=False)
+        loss, weight = step.gradient(batch)
+        found.append((float(loss / weight), {name: p.grad for name, p in network.named_parameters()}))
+    (whole, of_whole), (parts, of_parts) = found
+    assert parts == pytest.approx(whole, rel=1e-12)
+    for name, gradient in of_whole.items():
+        torch.testing.assert_close(of_parts[name], gradient, atol=1e-12, rtol=1e-9, msg=name)
+    with torch.no_grad():
+        rows = [alone(network, tokens[1:last], documents.end_of_text_id) for tokens, last in framed(batch)]
+        probabilities = torch.stack(rows).exp() / torch.stack(rows).exp().sum(dim=1, keepdim=True)
+    told = torch.eye(3, dtype=torch.float64)[batch["class"]]
+    assert whole == pytest.approx(float(-(probabilities * told).sum(dim=1).log().mean()), rel=1e-9)
+    torch.testing.assert_close(of_parts["head.bias"], (probabilities - told).mean(dim=0), atol=1e-10, rtol=0)
+
+
+def framed(batch) -> list[tuple[torch.Tensor, int]]:
+    return list(zip(batch["tokens"], batch["last"].tolist(), strict=True))
+
+
+def test_an_encoder_reads_documents_in_a_frame(documents, tmp_path) -> None:
+    """That of the tokenizer, where it has one; what does not fit is cut inside of it."""
+    split, end = documents.splits["train"], documents.end_of_text_id
+    batch = classify(made_recipe(family="bert"), documents).batches(split, batch_sequences=20, seed=3).batch(0)
+    ids = sorted(ids[: SEQUENCE - 2] for ids in whole(split))
+    assert sorted(tokens[1:last].tolist() for tokens, last in framed(batch)) == ids
+    assert all(tokens[0] == end and set(tokens[last:].tolist()) == {end} for tokens, last in framed(batch))
+    tokenizer = Tokenizer.from_file(str(documents.tokenizer_path))
+    tokens = [("a", tokenizer.token_to_id("a")), ("b", tokenizer.token_to_id("b"))]
+    tokenizer.post_processor = TemplateProcessing(single="a $A b", special_tokens=tokens)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    other = TokenDataset(**{**vars(documents), "tokenizer_path": tmp_path / "tokenizer.json"})
+    assert classify(made_recipe(family="bert"), other).frame == (tokens[0][1], tokens[1][1])
+    assert classify(made_recipe(), other).frame is None
+
+
+def test_a_sequence_without_room_between_its_frame_is_refused(documents) -> None:
+    recipe = made_recipe(family="bert", sequence_tokens=2, batch_tokens=8)
+    with pytest.raises(RecipeError, match=r"train\.sequence_tokens: no token .*\(seen 2, expected more than 2"):
+        load_task(recipe, documents)
+
+
 def test_the_planner_counts_the_classifier_as_it_is(documents) -> None:
-    for family in ("llama", "gpt2"):
+    for family in ("llama", "gpt2", "bert", "roberta"):
         network = made_network(documents, family)
         assert total_parameters(network.spec) == sum(parameter.numel() for parameter in network.parameters())
         assert network.head_weight.shape == (3, 16)

@@ -37,7 +37,10 @@ def recipe(task, *sources) -> Recipe:
         ({"name": "classify", "labels": ["a"]}, "at least 2 classes"),
         ({"name": "classify", "labels": ["a", "a"]}, "must differ"),
         ({"name": "classify", "labels": ["a", ""]}, "none may be empty"),
-        ({"name": "clasify", "labels": ["a", "b"]}, "'next-token', 'classify', 'chat' or 'package.module:name'"),
+        (
+            {"name": "clasify", "labels": ["a", "b"]},
+            "'next-token', 'masked', 'classify', 'chat' or 'package.module:name'",
+        ),
     ],
 )
 def test_what_cannot_be_learnt_is_refused(task, message):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from fixtures import tiny_models as tiny
 from trainwright.artifact.events import read_events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.store import Artifact
@@ -16,6 +17,7 @@ from trainwright.core.errors import DataError, RecipeError, TrainingError
 from trainwright.core.records import from_json
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
+from trainwright.stages.train.base import take_body
 from trainwright.stages.train.stage import make_network, settings_of
 from trainwright.testing.artifacts import make_artifact, make_dataset
 
@@ -159,3 +161,26 @@ def test_a_flipped_bit_of_a_checkpoint_is_never_trained_on(make_recipe, inputs_f
         train(begins, inputs_for(recipe), tmp_path / "second")
     assert caught.value.exit_code == 4
     assert not (tmp_path / "second" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("head", "pooler"),
+    [
+        ({}, False),
+        ({"pooler": True, "language_head": False}, True),
+        ({"classes": 2, "pooler": True, "language_head": False}, True),
+    ],
+    ids=["language", "bare", "other classes"],
+)
+def test_an_encoder_begins_with_all_but_the_head_of_its_base_and_with_its_pooler_where_it_has_one(head, pooler):
+    """From a masked language model, from one without a head, and from a classifier of other classes."""
+    base = tiny.encoder(seed=1, **head)
+    network = tiny.encoder(seed=2, classes=3, pooler=True, language_head=False)
+    before = {name: parameter.clone() for name, parameter in network.named_parameters()}
+    assert take_body(network, base) is not None
+    stored = dict(base.named_parameters())
+    for name, parameter in network.named_parameters():
+        fresh = name.startswith("head.") or (name.startswith("pooler.") and not pooler)
+        assert torch.equal(parameter, before[name] if fresh else stored[name]), name
+    language = tiny.encoder(seed=3)
+    assert take_body(language, network) == "the vocabulary"

@@ -277,3 +277,11 @@ def test_a_plan_that_counts_on_another_optimizer_than_the_recipes_is_refused(mak
 
 def test_the_optimizer_may_be_on_the_host() -> None:
     assert refusals(ParallelPlan(offload="optimizer")) == ()
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+@pytest.mark.parametrize("axis", ["tp", "pp", "cp"])
+def test_encoders_have_whole_sequences_on_one_device(family, axis) -> None:
+    (line,) = refusals(ParallelPlan(**{axis: 2}), family=family, blocks=4)
+    assert line.startswith(f"{axis}=2: {family} has a network of its own") and line.endswith(f"set {axis}=1")
+    assert not refusals(ParallelPlan(dp_shard=2, dp_replicate=2), family=family, blocks=4)

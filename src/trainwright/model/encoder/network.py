@@ -1,0 +1,231 @@
+"""``Encoder``: BERT and its like, built from a ``ModelSpec``.
+
+Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``rows`` (of hidden states), ``outputs`` (of the head).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from trainwright.core.registry import load
+from trainwright.model.attention import Attention
+from trainwright.model.decoder import DROPOUTS, INIT_STD, SELECTIVE
+from trainwright.model.encoder.block import EncoderBlock, both_ways
+from trainwright.model.layers import Linear, make_norm
+from trainwright.model.network import Network
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.scales import NO_SCALES
+from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, Recompute
+
+if TYPE_CHECKING:
+    from trainwright.model.cache import KVCache
+    from trainwright.model.dropout import Dropouts
+
+_BUILT: Mapping[str, tuple[object, ...]] = {
+    "kind": ("encoder",),
+    "positions": ("learned",),
+    "gated": (False,),
+    "activation": ("gelu",),
+    "norm": ("layernorm",),
+    "norm_bias": (True,),
+    "post_norm": (True,),
+    "head_bias": (True,),
+    "norms_per_block": (2,),
+    "parallel_residual": (False,),
+    "embedding_norm": (True,),
+    "final_norm": (False,),
+    "qk_norm": (False,),
+    "sinks": (False,),
+    "window_tokens": (None,),
+    "window_layers": (None,),
+    "experts": (None,),
+    "latent": (None,),
+    "further_layers": (0,),
+    "image_size": (0,),
+    "patch_size": (0,),
+    "rotary_share": (1.0,),
+    "rope_scaling": (None,),
+    "window_rope_theta": (None,),
+    "norm_offset": (0.0,),
+    "scales": (NO_SCALES,),
+    "score_cap": (None,),
+    "logit_cap": (None,),
+}
+"""Fields of ``ModelSpec`` with the values that this network computes, whatever the other fields are."""
+
+
+def refusals(spec: ModelSpec) -> tuple[str, ...]:
+    """Returns why this encoder is not the network that the spec describes, a line for each field; empty where it is."""
+    built = dict(_BUILT)
+    built["qkv_bias"] = built["output_bias"] = (None, spec.bias)
+    built["language_head"] = (None, False) if spec.classes else (None, True, False)
+    return tuple(
+        f"the encoder computes {name}={' or '.join(map(str, values))}, not {name}={getattr(spec, name)}"
+        for name, values in built.items()
+        if getattr(spec, name) not in values
+    )
+
+
+class Encoder(Network):
+    """A transformer whose tokens see both ways (Devlin et al., 2018).
+
+    Its head gives logits over the vocabulary through a transform (Linear, GELU, norm); or over ``spec.classes``, of the
+    first token through the pooler (Linear, tanh) where the spec has one, else of every token; or there is none.
+    ``documents`` keep tokens apart as in a decoder: padding is a document of its own. Its tokens are all of segment 0.
+
+    Args:
+        spec: the shape.
+        dtype: of activations and matrix products; parameters stay fp32.
+        recompute: what of a block is computed again in the backward pass.
+
+    Raises:
+        ValueError: the spec describes no network (its ``problems``), or one that is not built here (``refusals``).
+    """
+
+    def __init__(self, spec: ModelSpec, *, dtype: torch.dtype = torch.float32, recompute: Recompute = "none") -> None:
+        super().__init__()
+        problems = spec.problems() or refusals(spec)
+        if problems:
+            raise ValueError("; ".join(problems))
+        self.spec = spec
+        self.compute_dtype = dtype
+        self._selective = load(SELECTIVE, kind="recompute") if recompute == "selective" else None
+        self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
+        width = spec.width
+        self.embedding = nn.Parameter(torch.empty(spec.vocabulary, width))
+        self.positions = nn.Parameter(torch.empty(spec.context_tokens + spec.extra_positions, width))
+        self.segments = nn.Parameter(torch.empty(spec.segments, width)) if spec.segments else None
+        self.embedding_norm = make_norm(spec)
+        self.blocks = nn.ModuleList(EncoderBlock(spec, layer) for layer in range(spec.layers))
+        self.recompute_in(0 if recompute == "none" else spec.layers)
+        self.pooler = Linear(width, width, bias=True) if spec.pooler else None
+        self.transform = Linear(width, width, bias=True) if spec.makes_logits else None
+        self.transform_norm = make_norm(spec) if spec.makes_logits else None
+        self.head: Linear | None = None
+        self.head_bias: nn.Parameter | None = None
+        if spec.classes:
+            self.head = Linear(width, spec.classes, bias=True)
+        elif spec.makes_logits and not spec.tied:
+            self.head = Linear(width, spec.vocabulary, bias=True)
+        elif spec.makes_logits:
+            self.head_bias = nn.Parameter(torch.empty(spec.vocabulary))
+
+    @property
+    def head_weight(self) -> Float[Tensor, "outputs width"]:
+        """Returns the head's matrix; the embedding itself where they are tied, or where there is no head."""
+        return self.embedding if self.head is None else self.head.weight
+
+    @property
+    def logit_bias(self) -> Float[Tensor, " outputs"] | None:
+        """Returns the bias of the head."""
+        return self.head_bias if self.head is None else self.head.bias
+
+    def head_names(self) -> frozenset[str]:
+        """Returns the names of what stands on the blocks, without the pooler, which a base brings along."""
+        parts = ("head.", "head_bias", "transform.", "transform_norm.")
+        return frozenset(name for name, _ in self.named_parameters() if name.startswith(parts))
+
+    def matrices(self) -> dict[str, nn.Parameter]:
+        """Returns the blocks' matrices by name."""
+        inside = ((f"blocks.{name}", parameter) for name, parameter in self.blocks.named_parameters())
+        return {name: parameter for name, parameter in inside if parameter.ndim == 2}
+
+    def tables(self) -> dict[str, nn.Parameter]:
+        """Returns the embeddings of tokens, positions and segments."""
+        named = {"embedding": self.embedding, "positions": self.positions, "segments": self.segments}
+        return {name: table for name, table in named.items() if table is not None}
+
+    def recompute_in(self, count: int) -> None:
+        """Compute so many blocks again, spread evenly."""
+        for layer, block in enumerate(self.blocks):
+            assert isinstance(block, EncoderBlock)
+            block.recomputed = (layer + 1) * count // self.spec.layers > layer * count // self.spec.layers
+
+    def use(self, kernels: KernelChoice) -> None:
+        """Take over the kernels of attention and loss; a ValueError says that a kernel looks one way alone."""
+        if kernels.attention in MASKED_KERNELS:
+            raise ValueError(f"attention={kernels.attention} hides later tokens, which an encoder sees")
+        self.kernels = kernels
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.kernel = kernels.attention
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch seq"] | Float[Tensor, "batch seq width"],
+        *,
+        positions: Int[Tensor, "#batch seq"] | None = None,
+        documents: Int[Tensor, "batch seq"] | None = None,
+        cache: KVCache | None = None,
+        samples: Int[Tensor, " batch"] | None = None,
+        places: Int[Tensor, " seq"] | None = None,
+        part: range | None = None,
+    ) -> Float[Tensor, "batch seq width"]:
+        """Returns hidden states; see ``Network.forward``.
+
+        Raises:
+            ValueError: there is a cache, places or a part: the network has all of its sequences, and writes no text.
+        """
+        if cache is not None or places is not None or part is not None:
+            raise ValueError("an encoder sees whole sequences: no cache, no places and no part of it")
+        if positions is None:
+            positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
+        x = self._embedded(tokens, positions)
+        draw = None if self.dropouts is None or not self.training else self.dropouts.draw(tokens, samples, None)
+        x = x if draw is None else draw.embedded(x)
+        mask = None if documents is None else both_ways(documents, x.dtype)
+        for block in self.blocks:
+            if block.recomputed and self.training:
+                again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+                kept = {} if self._selective is None else self._selective(block)
+                x = again(block, x, None, mask, draw, **kept)
+            else:
+                x = block(x, None, mask, draw)
+        return x
+
+    def _embedded(
+        self, tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, "#batch seq"]
+    ) -> Float[Tensor, "batch seq width"]:
+        x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
+        if self.segments is not None:
+            x = x + self.segments[0].to(x.dtype)
+        x = x + F.embedding(positions + self.spec.extra_positions, self.positions).to(x.dtype)
+        return self.embedding_norm(x)
+
+    def head_input(self, hidden: Tensor) -> Tensor:
+        """Returns what the head's matrix multiplies: hidden states through the pooler, or through the transform.
+
+        Raises:
+            ValueError: there is no head.
+        """
+        if not self.spec.classes and not self.spec.makes_logits:
+            raise ValueError("this encoder has no head")
+        if self.pooler is not None:
+            hidden = torch.tanh(self.pooler(hidden))
+        if self.transform is not None and self.transform_norm is not None:
+            hidden = self.transform_norm(F.gelu(self.transform(hidden)))
+        return hidden
+
+    @torch.no_grad()
+    def initialise(self, seed: int) -> None:
+        """Fill every parameter from a generator of its own, keyed by the seed and the parameter's name order.
+
+        Matrices are normal with ``INIT_STD`` (Devlin et al., 2018); norms are one, biases zero.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+            elif "norm" in name:
+                parameter.fill_(1.0)
+            else:
+                values = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
+                parameter.copy_(values.mul_(INIT_STD))
