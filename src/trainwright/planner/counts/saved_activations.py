@@ -116,23 +116,46 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = 
         dropped = 8 * (batch.sequences + batch.sequence_tokens) if model.dropout else 0
         return batch.sequences * pixels + _norm_bytes(model, batch) + dropped
     rows = tokens if batch.document_masking else batch.sequence_tokens // batch.cp
-    positions = 8 * rows if model.positions == "learned" else rows * model.head_size * size
-    masked = batch.document_masking or batch.gathers
-    keeps_mask = masked and (recompute != "none" or not _makes_scores(model, batch))
-    mask = _mask_bytes(batch) if keeps_mask else 0
+    keeps_masks = recompute != "none" or not _makes_scores(model, batch)
+    masks = _masks(model, batch) * _mask_bytes(model, batch) if keeps_masks else 0
     if batch.kernels.attention in MASKED_KERNELS:
-        mask = _block_mask_bytes(batch) if batch.kernels.attention == "flex" else 0
+        masks = len(_windows(model)) * _block_mask_bytes(batch) if batch.kernels.attention == "flex" else 0
     # Dropout's masks are made again, from keys of the sequences and their tokens' places.
     keys = 8 * (batch.sequences + batch.sequence_tokens) if model.dropout else 0
     absent = tokens if batch.tp > 1 else 0  # which tokens other ranks look up
-    return 8 * tokens + absent + positions + _norm_bytes(model, batch) + mask + keys
+    norms = (1 + model.embedding_norm) * _norm_bytes(model, batch)
+    return 8 * tokens + absent + _position_bytes(model, rows, size) + norms + masks + keys
 
 
-def _mask_bytes(batch: MicroBatch) -> int:
-    """Returns the bytes of a mask over whole sequences, or of a rank's queries; without documents all have one."""
+def _position_bytes(model: ModelSpec, rows: int, size: int) -> int:
+    """Returns the bytes of positions that are looked up, or of cosines and sines: of windowed layers their own."""
+    if model.positions == "learned":
+        return 8 * rows
+    tables = len(_windows(model)) if model.window_rope_theta is not None else 1
+    return tables * rows * model.rotated_size * size if model.positions == "rope" else 0
+
+
+def _windows(model: ModelSpec) -> set[int | None]:
+    """Returns the windows of the layers: those of one window are told once what tokens see."""
+    return {model.window_of(layer) for layer in range(model.layers)}
+
+
+def _masks(model: ModelSpec, batch: MicroBatch) -> int:
+    """Returns how many masks a pass makes: one for each window, none for what causality alone says."""
+    if batch.document_masking or batch.gathers or model.positions == "alibi":
+        return len(_windows(model))
+    return sum(window is not None and window < batch.sequence_tokens for window in _windows(model))
+
+
+def _mask_bytes(model: ModelSpec, batch: MicroBatch) -> int:
+    """Returns the bytes of a mask over whole sequences, or of a rank's queries; without documents all have one.
+
+    With ALiBi each head of a rank has its own.
+    """
     queries = batch.sequence_tokens // (batch.cp if batch.gathers else 1)
     rows = queries * (batch.sequences if batch.document_masking else 1)
-    return int(rows * batch.sequence_tokens * batch.seen) * batch.element_bytes
+    heads = model.heads // batch.tp if model.positions == "alibi" else 1
+    return heads * int(rows * batch.sequence_tokens * batch.seen) * batch.element_bytes
 
 
 def _block_mask_bytes(batch: MicroBatch) -> int:
@@ -158,9 +181,15 @@ def _makes_scores(model: ModelSpec, batch: MicroBatch) -> bool:
 def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     """Returns the bytes that one block keeps: norms with their results, attention, feed-forward, cast weights."""
     tokens, size = batch.tokens, batch.element_bytes
-    normed = 2 * (_norm_bytes(model, batch) + tokens * model.width * size)
+    norm = _norm_bytes(model, batch)
+    before, behind = min(2, model.norms_per_block), max(0, model.norms_per_block - 2)
+    normed = before * (norm + tokens * model.width * size) + behind * norm
+    if model.parallel_residual and before == 2:
+        normed -= batch.stream_tokens * model.width * _norm_element_bytes(model, batch)  # both read one input
     # Gated: gate, up, silu(gate), which compiled code computes again, and their product. Plain: before and after.
-    feed_forward = (4 - batch.compiled if model.gated else 2) * tokens * model.ffn_width * size // batch.tp
+    # What ReLU returns tells what it was given.
+    kept = (4 - batch.compiled if model.gated else 2) - (model.activation == "relu")
+    feed_forward = kept * tokens * model.ffn_width * size // batch.tp
     copied = 2 * model.width * (_heads(model, batch)[1] * batch.tp - model.kv_heads * model.head_size)
     casts = 0 if size == 4 else (block_matrix_parameters(model) // model.layers + copied) * size // batch.tp
     return normed + _attention_bytes(model, batch) + feed_forward + casts
@@ -171,13 +200,24 @@ def _norm_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
     The weights count where they were cast. Compiled code keeps the input and a statistic and computes the rest again.
     """
-    tokens, size = batch.stream_tokens, batch.element_bytes
+    return _normed_bytes(model, batch, rows=batch.stream_tokens, width=model.width)
+
+
+def _normed_bytes(model: ModelSpec, batch: MicroBatch, *, rows: int, width: int) -> int:
+    """Returns the same for so many rows of a width."""
+    size = batch.element_bytes
     if batch.compiled:
-        return tokens * (model.width * size + 4)
+        return rows * (width * size + 4)
     if model.norm == "rmsnorm":
-        return tokens * (2 * 4 * model.width + 4) + (0 if size == 4 else model.width * size)
+        made = 0 if size == 4 and not model.norm_offset else width * size
+        return rows * (2 * 4 * width + 4) + made
     statistic = size if batch.device_kind == "cpu" else 4
-    return tokens * (model.width * size + 2 * statistic) + (0 if size == 4 else 2 * model.width * size)
+    return rows * (width * size + 2 * statistic) + (0 if size == 4 else (1 + model.norm_bias) * width * size)
+
+
+def _norm_element_bytes(model: ModelSpec, batch: MicroBatch) -> int:
+    """Returns the bytes of an element of a norm's input as it is kept: RMSNorm keeps it in fp32."""
+    return 4 if model.norm == "rmsnorm" and not batch.compiled else batch.element_bytes
 
 
 def _heads(model: ModelSpec, batch: MicroBatch) -> tuple[int, int]:
@@ -193,11 +233,16 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     queries, keys = _heads(model, batch)
     rows = model.heads // batch.tp * batch.tokens
     whole = batch.sequences * batch.sequence_tokens
+    normed = 0
+    if model.qk_norm:
+        key_rows = batch.tokens * keys // model.head_size
+        normed = sum(_normed_bytes(model, batch, rows=each, width=model.head_size) for each in (rows, key_rows))
     if _makes_scores(model, batch):
         # Grouped keys and values are repeated to one per query head before the products, for each stretch of queries.
         repeated = 2 * batch.seen * whole if batch.gathers else batch.tokens
-        scores = int(rows * batch.sequence_tokens * batch.seen)
-        return (2 * batch.tokens * queries + int(2 * repeated * queries) + scores) * batch.element_bytes
+        # A soft bound keeps its tanh beside the probabilities.
+        scores = int(rows * batch.sequence_tokens * batch.seen) * (1 + (model.score_cap is not None))
+        return (2 * batch.tokens * queries + int(2 * repeated * queries) + scores) * batch.element_bytes + normed
     # The fused kernel lays its result out as the queries are: rotated ones are contiguous by head, so that the way back
     # to rows of the width is a copy.
     as_queries = batch.device_kind == "cpu" or batch.kernels.attention == "flex"
@@ -205,7 +250,7 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     if batch.cp > 1 and not batch.gathers:
         keys = max(model.kv_heads, batch.cp) * model.head_size  # key heads that are fewer than the ranks are repeated
     gathered = 2 * (whole if batch.gathers else batch.tokens) * keys
-    return (batch.tokens * (1 + results) * queries + gathered) * batch.element_bytes + 4 * rows
+    return (batch.tokens * (1 + results) * queries + gathered) * batch.element_bytes + 4 * rows + normed
 
 
 def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:

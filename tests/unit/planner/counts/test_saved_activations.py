@@ -10,6 +10,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from fixtures.flex import flex_on_processor
 from fixtures.planned_models import GPT2, LLAMA
+from fixtures.tiny_models import spec as tiny_spec
 from trainwright.model.attention import document_positions
 from trainwright.model.decoder import Decoder
 from trainwright.model.losses import linear_cross_entropy
@@ -24,6 +25,8 @@ from trainwright.planner.counts.saved_activations import (
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.runtime.mesh import mesh_of
+from trainwright.spec.families.family import DECODER, FAMILY
+from trainwright.spec.model import FAMILIES
 from trainwright.spec.parts.dropout import NO_DROPOUT, Dropout
 from trainwright.spec.workload import KernelChoice, ParallelPlan
 
@@ -69,6 +72,22 @@ def test_a_rank_of_shared_matrices_keeps_its_part(shape, dtype, recompute, by_to
     finally:
         dist.destroy_process_group()
     assert saved_bytes(shape, batch, recompute=recompute) == seen
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if FAMILY.load(name).network == DECODER])
+def test_every_decoder_keeps_what_is_counted(family):
+    sizes = {"width": 64, "head_size": 16, "ffn_width": 96, "context_tokens": 32, "layers": 3}
+    shape = tiny_spec(family, **sizes)
+    shape = shape if shape.window_tokens is None else replace(shape, window_tokens=8)
+    cases = (
+        ("fp32", "math", False, "none"),
+        ("bf16", "sdpa", False, "none"),
+        ("bf16", "math", True, "selective"),
+        ("fp32", "sdpa", True, "selective"),
+    )
+    for dtype, kernel, masking, recompute in cases:
+        batch = batch_of(2, 32, dtype, kernels=KernelChoice(attention=kernel), document_masking=masking)
+        assert saved_bytes(shape, batch, recompute=recompute) == saved(shape, batch, recompute=recompute)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
