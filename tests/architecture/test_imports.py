@@ -22,6 +22,7 @@ FUNCTION_IMPORTS = {
     "src/trainwright/core/extension.py": "a recipe is checked by pydantic; a plan without a recipe never loads it",
     "src/trainwright/core/registry.py": "package.module:name in a recipe is loaded when it is used",
     "src/trainwright/model/families/": "a recipe is checked by ``to_config`` before torch is needed",
+    "src/trainwright/model/experts/names.py": "what families with experts share is needed without torch as they are",
     "src/trainwright/hardware/prices/snapshot.py": "writing a list loads pydantic; reading one for a plan never does",
     "tests/": "a test may import what it is about where it needs it, such as torch after the environment is set",
     "benchmarks/": "a competitor is imported when it is measured",

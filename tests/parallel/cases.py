@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trainwright.spec.parts.experts import Experts
+from trainwright.spec.parts.latent import LatentAttention
 from trainwright.spec.workload import AttentionKernel, ParallelPlan, Recompute, ReduceDtype
 
 SEQUENCES = 7
@@ -203,6 +205,27 @@ RULES = (
 )
 """Optimizers beside AdamW and Muon; Adafactor's means are over whole matrices, which only copies have."""
 
+MIXTURE: dict[str, object] = {
+    "layers": 3,
+    "experts": Experts(count=6, active=2, ffn_width=24, dense_layers=1, loss_weight=0.3, z_weight=0.1),
+}
+BALANCED: dict[str, object] = {
+    "layers": 2,
+    "kv_heads": 4,
+    "latent": LatentAttention(query_rank=20, kv_rank=12, rope_size=4, value_size=6),
+    "experts": Experts(
+        count=6, active=2, ffn_width=24, shared_ffn_width=16, scores="sigmoid", balance="bias", bias_rate=0.1
+    ),
+}
+MIXED = (
+    Case(layout={"dp_shard": 2, "zero_stage": 3}, model=MIXTURE, recompute="full", ragged=True, micro_batch=1),
+    Case(layout={"dp_shard": 2, "zero_stage": 1}, model=BALANCED, recompute="selective", ragged=True),
+    Case(layout={"dp_replicate": 2}, model=BALANCED, dtype="fp32", documents=True),
+    Case(layout={"pp": 2}, model=MIXTURE, ragged=True, recompute="full"),
+    Case(layout={"pp": 2, "schedule": "zero_bubble"}, model=BALANCED, documents=True),
+)
+"""Mixtures of experts with balance by loss and by bias, under grouped and under latent attention."""
+
 DROPS: dict[str, object] = {"dropout": True, "dtype": "fp64"}
 DROPPED = (
     case({"tp": 2}, DROPS | {"family": "gpt2", "recompute": "full"}),
@@ -296,4 +319,4 @@ ENCODERS = (
 
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
 CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + PADDED + HEAD_BIASES
-CASES += LAYERNORMS + BLOCKED + PARTS + ENCODERS
+CASES += LAYERNORMS + BLOCKED + PARTS + ENCODERS + MIXED

@@ -188,10 +188,11 @@ class Training:
         """One step of the optimizer."""
         self.optimizers.step(1.0)
         self.optimizers.zero_grad()
+        self.network.after_update(self.step.summed_up, made=True)
 
     def weights(self) -> dict[str, Tensor]:
-        """Every whole parameter."""
-        return dict(self.world.whole(self.network.named_parameters()))
+        """Every whole parameter, and the biases that balance experts."""
+        return dict(self.world.whole(self.network.stored()))
 
 
 def history(training: Training) -> Iterator[tuple[Tensor, Tensor, dict[str, Tensor]]]:

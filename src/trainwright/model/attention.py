@@ -1,6 +1,7 @@
 """Causal self-attention with grouped key/value heads, rotary positions, document masks and a key/value cache.
 
 Shape legend: ``batch``, ``seq`` (query tokens), ``keys`` (tokens attended to), ``heads``, ``kv_heads``, ``head``,
+``value`` (elements of one head's value, mostly as many),
 ``stream`` (query tokens that the residual stream has here: with sequence parallelism a part of ``seq``).
 """
 
@@ -29,6 +30,8 @@ Mask = Float[Tensor, "#batch #heads seq keys"]
 """Added to scores: 0 or a bias of the head where a token may look, -inf where it may not."""
 Queries = Float[Tensor, "batch heads seq head"]
 Keys = Float[Tensor, "batch kv_heads keys head"]
+Values = Float[Tensor, "batch kv_heads keys value"]
+Mixed = Float[Tensor, "batch heads seq value"]
 MaskedKernel = Callable[[Queries, Keys, Keys], Queries]
 """Attention that was told once, for all layers of a pass, what each token may see (``model.kernels``)."""
 Context = Callable[..., Queries]
@@ -56,6 +59,22 @@ class Attention(nn.Module):
         scale = spec.scales.attention
         self.query_scale = None if scale is None else scale * math.sqrt(spec.head_size)
         self.score_cap = spec.score_cap
+        self.sinks = nn.Parameter(torch.empty(spec.heads)) if spec.sinks else None
+
+    def projected(self, x: Float[Tensor, "batch seq width"], rotary: Rotary | None) -> tuple[Queries, Keys, Values]:
+        """Returns queries, keys and values of all heads, turned by their positions."""
+        # As many heads as there are outputs: a rank of a tensor-parallel layout has some of them.
+        heads = (-1, self.head_size)
+        query = self.query(x).unflatten(-1, heads).transpose(1, 2)
+        key = self.key(x).unflatten(-1, heads).transpose(1, 2)
+        value = self.value(x).unflatten(-1, heads).transpose(1, 2)
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
+        if self.query_scale is not None:
+            query = query * self.query_scale
+        if rotary is not None:
+            query, key = rotate(query, rotary), rotate(key, rotary)
+        return query, key, value
 
     def forward(
         self,
@@ -68,24 +87,15 @@ class Attention(nn.Module):
         context: Context | None = None,
     ) -> Float[Tensor, "batch stream width"]:
         """Mix each token with those it may see; ``cache`` adds earlier ones, ``draw`` drops weights and results."""
-        # As many heads as there are outputs: a rank of a tensor-parallel layout has some of them.
-        heads = (-1, self.head_size)
-        query = self.query(x).unflatten(-1, heads).transpose(1, 2)
-        key = self.key(x).unflatten(-1, heads).transpose(1, 2)
-        value = self.value(x).unflatten(-1, heads).transpose(1, 2)
-        if self.query_norm is not None and self.key_norm is not None:
-            query, key = self.query_norm(query), self.key_norm(key)
-        if self.query_scale is not None:
-            query = query * self.query_scale
-        if rotary is not None:
-            query, key = rotate(query, rotary), rotate(key, rotary)
+        query, key, value = self.projected(x, rotary)
         if cache is not None:
             key, value = cache.append(self.layer, key, value)
         if context is not None:
             mixed = context(query, key, value, self.kernel, draw=draw, layer=self.layer, cap=self.score_cap)
         else:
             mix = None if draw is None else draw.mix(self.layer)
-            mixed = attend(query, key, value, mask, self.kernel, mix=mix, cap=self.score_cap, causal=self.causal)
+            cap, causal, sinks = self.score_cap, self.causal, self.sinks
+            mixed = attend(query, key, value, mask, self.kernel, mix=mix, cap=cap, causal=causal, sinks=sinks)
         result = self.out(mixed.transpose(1, 2).flatten(2))
         return result if draw is None else draw.attention_output(result, self.layer)
 
@@ -93,18 +103,20 @@ class Attention(nn.Module):
 def attend(
     query: Queries,
     key: Keys,
-    value: Keys,
+    value: Values,
     mask: Mask | MaskedKernel | None,
     kernel: AttentionKernel = "auto",
     *,
     mix: Mix | None = None,
     cap: float | None = None,
     causal: bool = True,
-) -> Queries:
+    sinks: Float[Tensor, " heads"] | None = None,
+) -> Mixed:
     """Softmax attention; without a mask, queries are the newest tokens and stand in causal order, or see all keys.
 
     ``mix`` takes the place of the product of weights and values; the weights are made whole for it, and so are they
-    where ``cap`` bounds scores softly.
+    where ``cap`` bounds scores softly, or each head has a score more, ``sinks``, that no value belongs to: so its
+    weights may sum to less than one (gpt-oss, OpenAI, 2025, arXiv 2508.10925).
 
     Left to itself, training on a CPU with short sequences makes the whole score matrix: there batched products are 1.2
     to 1.3 times as fast as torch's fused kernel in bf16 (``benchmarks/kernels.py``). Elsewhere it is torch's own
@@ -115,7 +127,7 @@ def attend(
     seq, keys = query.shape[-2], key.shape[-2]
     grouped = key.shape[1] != query.shape[1]
     whole = makes_scores(kernel, device_kind=query.device.type, sequence_tokens=keys)
-    if mix is None and cap is None and not (whole and torch.is_grad_enabled()):
+    if mix is None and cap is None and sinks is None and not (whole and torch.is_grad_enabled()):
         # A lone query is the newest token and sees every key.
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, is_causal=causal and mask is None and seq > 1, enable_gqa=grouped
@@ -127,7 +139,10 @@ def attend(
     scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-2, -1))
     scores = scores if cap is None else cap * torch.tanh(scores / cap)
     scores = scores if mask is None else scores + mask
-    return (mix or torch.matmul)(torch.softmax(scores, dim=-1), value)
+    if sinks is None:
+        return (mix or torch.matmul)(torch.softmax(scores, dim=-1), value)
+    more = sinks.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
+    return (mix or torch.matmul)(torch.softmax(torch.cat((scores, more), dim=-1), dim=-1)[..., :-1], value)
 
 
 def document_mask(

@@ -113,7 +113,7 @@ def build(
 
     Args:
         spec: the shape.
-        weights: of each parameter, on ``device``.
+        weights: of each parameter and of what is ``stored`` beside them, on ``device``.
         where: what they come from, for the error line.
         dtype: of activations and matrix products.
         device: where the network is made; its tables are computed there.
@@ -127,7 +127,7 @@ def build(
         raise DataError("this is no possible model", where=where, seen=problems[0])
     with device:
         model = build_network(spec, dtype=dtype, where=str(where))
-    wanted = dict(model.named_parameters())
+    wanted = dict(model.stored())
     for name in sorted(wanted.keys() | weights.keys()):
         if name not in weights:
             raise DataError("a weight is missing", where=where, expected=name)

@@ -1,7 +1,7 @@
 """The key/value cache: keys and values of the earlier tokens of each sequence.
 
 Shape legend: ``slots`` (sequences that have a place), ``batch`` (sequences of this call), ``seq`` (new tokens),
-``keys`` (tokens attended to), ``kv_heads``, ``head``.
+``keys`` (tokens attended to), ``kv_heads``, ``head``, ``value`` (elements of one head's value).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from trainwright.spec.model import ModelSpec
 
 Cached = Float[Tensor, "batch kv_heads keys head"]
 New = Float[Tensor, "batch kv_heads seq head"]
+NewValues = Float[Tensor, "batch kv_heads seq value"]
+CachedValues = Float[Tensor, "batch kv_heads keys value"]
 
 
 class KVCache:
@@ -32,12 +34,12 @@ class KVCache:
     def __init__(
         self, spec: ModelSpec, *, slots: int, max_tokens: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        shape = (slots, max_tokens, spec.kv_heads, spec.head_size)
-        self._keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(spec.layers)]
-        self._values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(spec.layers)]
+        # Latent attention's keys have more elements than its values.
+        shapes = [(slots, max_tokens, spec.kv_heads, size) for size in (spec.score_size, spec.value_size)]
+        made = ([torch.zeros(shape, dtype=dtype, device=device) for _ in range(spec.layers)] for shape in shapes)
+        self._keys, self._values = made
         self.slots, self.max_tokens = slots, max_tokens
         self._dtype = dtype
-        self._row_size = spec.kv_heads * spec.head_size
         self._rows: Tensor | slice = slice(0, 0)
         self._targets = torch.empty(0, dtype=torch.long)
         self._positions = torch.empty(0, 0, dtype=torch.long)
@@ -77,13 +79,13 @@ class KVCache:
         """Returns the positions that attention of this pass sees: up to the largest that was selected."""
         return self._visible
 
-    def append(self, layer: int, key: New, value: New) -> tuple[Cached, Cached]:
+    def append(self, layer: int, key: New, value: NewValues) -> tuple[Cached, CachedValues]:
         """Store the new tokens of one layer and return all of the selected slots, up to the longest."""
         return self._extend(self._keys[layer], key), self._extend(self._values[layer], value)
 
     def _extend(self, store: Tensor, new: New) -> Cached:
-        rows = new.transpose(1, 2).reshape(-1, self._row_size).to(self._dtype)
-        store.view(-1, self._row_size).index_copy_(0, self._targets, rows)
+        rows = new.transpose(1, 2).flatten(2).flatten(0, 1).to(self._dtype)
+        store.view(-1, rows.shape[-1]).index_copy_(0, self._targets, rows)
         return store[self._rows, : self._visible].transpose(1, 2).to(new.dtype)
 
     def move(self, *, source: int, target: int, tokens: int) -> None:

@@ -27,10 +27,13 @@ from trainwright.spec.workload import KernelChoice, Recompute
 if TYPE_CHECKING:
     from trainwright.model.cache import KVCache
     from trainwright.model.dropout import Draw, Dropouts
+    from trainwright.model.experts.balance import Share
     from trainwright.model.parts.alibi import Alibi
 
 SELECTIVE = "trainwright.model.recompute:options_of"
 ALIBI = "trainwright.model.parts.alibi:alibi_of"
+LATENT = "trainwright.model.parts.latent:LatentAttention"
+BALANCED = "trainwright.model.experts.update"
 DROPOUTS = "trainwright.model.dropout:Dropouts"
 MASKED = {"flex": "trainwright.model.kernels.flex:flex", "fa3": "trainwright.model.kernels.flash3:flash3"}
 """What makes a kernel that is told what tokens see, by its name (``MASKED_KERNELS``)."""
@@ -43,9 +46,6 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
     "positions": ("rope", "learned", "alibi"),
     "post_norm": (False,),
     "final_norm": (True,),
-    "sinks": (False,),
-    "experts": (None,),
-    "latent": (None,),
     "further_layers": (0,),
     "segments": (0,),
     "pooler": (False,),
@@ -87,7 +87,10 @@ class Sight(NamedTuple):
 
 def make_attention(spec: ModelSpec, layer: int) -> Attention:
     """Returns the attention of a layer."""
-    return Attention(spec, layer)
+    if spec.latent is None:
+        return Attention(spec, layer)
+    latent: Attention = load(LATENT, kind="attention")(spec, layer)
+    return latent
 
 
 class Block(nn.Module):
@@ -101,6 +104,7 @@ class Block(nn.Module):
     def __init__(self, spec: ModelSpec, layer: int) -> None:
         super().__init__()
         self.layer = layer
+        self.mixes = spec.mixes(layer)
         self.residual_scale = spec.scales.residual
         self.attention_norm = make_norm(spec)
         self.attention = make_attention(spec, layer)
@@ -119,15 +123,21 @@ class Block(nn.Module):
         draw: Draw | None = None,
         *,
         context: Context | None = None,
+        share: Share | None = None,
     ) -> Float[Tensor, "batch stream width"]:
-        """Both sub-layers in turn."""
+        """Both sub-layers in turn; ``share`` is what experts are told of the pass's place in its update."""
         normed = self.attention_norm(x)
         result = self.attention(normed, rotary=rotary, mask=mask, cache=cache, draw=draw, context=context)
         x = self._added(x, result, self.attention_out_norm)
         assert self.ffn_norm is not None
-        result = self.ffn(self.ffn_norm(x))
+        result = self._fed(self.ffn_norm(x), share)
         result = result if draw is None else draw.ffn_output(result, self.layer)
         return self._added(x, result, self.ffn_out_norm)
+
+    def _fed(self, normed: Tensor, share: Share | None) -> Tensor:
+        """Returns what the feed-forward makes of the stream."""
+        fed: Tensor = self.ffn(normed, share) if self.mixes else self.ffn(normed)
+        return fed
 
     def _added(self, x: Tensor, result: Tensor, norm: nn.Module | None) -> Tensor:
         """Returns the stream and what a sub-layer returned."""
@@ -147,11 +157,12 @@ class ParallelBlock(Block):
         draw: Draw | None = None,
         *,
         context: Context | None = None,
+        share: Share | None = None,
     ) -> Float[Tensor, "batch stream width"]:
         """Both sub-layers, and their sum added to the stream."""
         normed = self.attention_norm(x)
         mixed = self.attention(normed, rotary=rotary, mask=mask, cache=cache, draw=draw, context=context)
-        result = self.ffn(normed if self.ffn_norm is None else self.ffn_norm(x))
+        result = self._fed(normed if self.ffn_norm is None else self.ffn_norm(x), share)
         result = result if draw is None else draw.ffn_output(result, self.layer)
         return self._added(x, mixed + result, None)
 
@@ -177,6 +188,7 @@ class Decoder(Network):
         self.spec = spec
         self.compute_dtype = dtype
         self._selective = load(SELECTIVE, kind="recompute") if recompute == "selective" else None
+        self.share: Share | None = None
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
         self.context_of: Callable[..., Context] | None = None
         self.masked_kernel_of: Callable[..., MaskedKernel] | None = None
@@ -260,6 +272,7 @@ class Decoder(Network):
             x = x if self.spec.scales.embedding == 1 else x * self.spec.scales.embedding
             x = x if self.embedding_norm is None else self.embedding_norm(x)
             x = x if draw is None else draw.embedded(x)
+        share = self.share if self.training else None
         sights = self._sights(Given(tokens, positions, documents, cache, places), x.dtype)
         for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
             assert isinstance(block, Block)
@@ -268,9 +281,9 @@ class Decoder(Network):
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
                 # torch.compile takes no contexts that do nothing: where all is made again none are given.
                 kept = {} if self._selective is None else self._selective(block)
-                x = again(block, x, rotary, mask, cache, draw, context=context, **kept)
+                x = again(block, x, rotary, mask, cache, draw, context=context, share=share, **kept)
             else:
-                x = block(x, rotary, mask, cache, draw, context=context)
+                x = block(x, rotary, mask, cache, draw, context=context, share=share)
         return self.norm(x) if part is None or part.stop == self.spec.layers else x
 
     def _sights(self, given: Given, dtype: torch.dtype) -> Mapping[int | None, Sight]:
@@ -306,6 +319,23 @@ class Decoder(Network):
                 mask = self.alibi.mask(mask, queries, keys=keys, dtype=dtype)
             sights[window] = Sight(turned, mask, context)
         return sights
+
+    def before_update(self, of_sequence: Tensor) -> None:
+        """Lets experts balance: with a bias, and by a loss of each sequence."""
+        if self.spec.experts is not None:
+            self.share = load(f"{BALANCED}:begun", kind="experts")(self, of_sequence)
+
+    def counts_sequences(self, number: int) -> None:
+        """Says it to experts."""
+        if self.share is not None:
+            self.share = load(f"{BALANCED}:of_first", kind="experts")(self.share, number)
+
+    def after_update(self, add_up: Callable[[Tensor], Tensor], *, made: bool) -> Mapping[str, Tensor]:
+        """Moves the biases of experts by their load, and returns how uneven it was."""
+        if self.spec.experts is None:
+            return {}
+        measured: Mapping[str, Tensor] = load(f"{BALANCED}:ended", kind="experts")(self, add_up, made=made)
+        return measured
 
     def embedded(
         self, tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, "#batch seq"]

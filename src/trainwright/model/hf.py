@@ -78,7 +78,7 @@ def write(
         directory: where; it exists.
         spec: the shape.
         weights: our names to weights.
-        dtype: stored precision.
+        dtype: stored precision; what the family keeps ``EXACT`` keeps its own.
         extra: further configuration keys, such as token ids.
 
     Raises:
@@ -87,7 +87,11 @@ def write(
     """
     config = huggingface_config(spec, where=str(directory))
     form = huggingface_form(spec.family, where=str(directory))
-    theirs = {name: weight.to(dtype) for name, weight in form.to_hf(weights, spec).items()}
+    exact: tuple[str, ...] = getattr(form, "EXACT", ())
+    theirs = {
+        name: weight if exact and name.endswith(exact) else weight.to(dtype)
+        for name, weight in form.to_hf(weights, spec).items()
+    }
     config |= {"dtype": str(dtype).removeprefix("torch."), "torch_dtype": str(dtype).removeprefix("torch.")} | extra
     (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     save_weights(directory / WEIGHTS, theirs, metadata={"format": "pt"})

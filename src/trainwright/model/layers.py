@@ -17,7 +17,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from trainwright.core.registry import load
 from trainwright.spec.model import Activation, ModelSpec
+
+MIXTURE = "trainwright.model.experts.mixture:Mixture"
 
 
 class Linear(nn.Module):
@@ -108,7 +111,9 @@ class FeedForward(nn.Module):
         return self.down(self.activate(self.up(x)))
 
 
-def make_feed_forward(spec: ModelSpec, layer: int) -> GatedFeedForward | FeedForward:
+def make_feed_forward(spec: ModelSpec, layer: int) -> nn.Module:
     """Returns the feed-forward of a layer that the spec names."""
-    del layer  # all have the same
+    if spec.mixes(layer):
+        mixture: nn.Module = load(MIXTURE, kind="experts")(spec)
+        return mixture
     return GatedFeedForward(spec) if spec.gated else FeedForward(spec)

@@ -7,7 +7,7 @@ the vocabulary, or classes).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -86,6 +86,33 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def initialise(self, seed: int) -> None:
         """Fill every parameter as a function of the seed alone."""
+
+    def stored(self) -> Iterator[tuple[str, Tensor]]:
+        """Yields by name what a checkpoint holds: parameters, then what no gradient moves and training moves still."""
+        yield from self.named_parameters()
+        for name, buffer in self.named_buffers():
+            module, _, last = name.rpartition(".")
+            if last not in self.get_submodule(module)._non_persistent_buffers_set:  # noqa: SLF001  # torch says it there
+                yield name, buffer
+
+    def before_update(self, of_sequence: Tensor) -> None:
+        """Hears before the passes of an update what is multiplied with a loss of its own of each sequence.
+
+        Args:
+            of_sequence: 1 / (sequences of the whole batch), times the factor of scaled losses.
+        """
+
+    def counts_sequences(self, number: int) -> None:
+        """Hears that of the next pass's sequences the first ``number`` belong to the batch, and others fill it up."""
+
+    def after_update(self, add_up: Callable[[Tensor], Tensor], *, made: bool) -> Mapping[str, Tensor]:
+        """Moves what no gradient moves, after the optimizer; returns what to report of the update, by metric.
+
+        Args:
+            add_up: adds up a tensor over the ranks that saw other sequences or have other layers.
+            made: whether the update was made, or left out.
+        """
+        return {}
 
     def use(self, kernels: KernelChoice) -> None:
         """Take over the kernel of the loss; a ValueError says that this network's attention cannot be chosen."""

@@ -41,18 +41,18 @@ FAMILIES: Mapping[str, str] = {
     "starcoder2": "trainwright.spec.families.layernorm:STARCODER2",
     "bert": "trainwright.spec.families.encoders:BERT",
     "roberta": "trainwright.spec.families.encoders:ROBERTA",
+    "deepseek_v2": "trainwright.spec.families.mixtures:DEEPSEEK_V2",
+    "deepseek_v3": "trainwright.spec.families.mixtures:DEEPSEEK_V3",
+    "glm4_moe": "trainwright.spec.families.mixtures:GLM4_MOE",
+    "gpt_oss": "trainwright.spec.families.mixtures:GPT_OSS",
+    "kimi_k2": "trainwright.spec.families.mixtures:KIMI_K2",
+    "mixtral": "trainwright.spec.families.mixtures:MIXTRAL",
+    "qwen2_moe": "trainwright.spec.families.mixtures:QWEN2_MOE",
+    "qwen3_moe": "trainwright.spec.families.mixtures:QWEN3_MOE",
 }
 """Families that are built here, each with its ``Family`` (``spec/families/family.py``)."""
 PLANNED_FAMILIES: tuple[str, ...] = (
     *FAMILIES,
-    "deepseek_v2",
-    "deepseek_v3",
-    "glm4_moe",
-    "gpt_oss",
-    "kimi_k2",
-    "mixtral",
-    "qwen2_moe",
-    "qwen3_moe",
     "transformer",
 )
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
@@ -153,7 +153,7 @@ class ModelSpec:
     @property
     def makes_scores(self) -> bool:
         """Returns whether attention computes with whole scores, which no fused kernel gives."""
-        return self.score_cap is not None
+        return self.score_cap is not None or self.sinks
 
     @property
     def makes_logits(self) -> bool:
@@ -175,6 +175,10 @@ class ModelSpec:
         """Returns whether it continues texts: an encoder's logits are of tokens that it sees both sides of."""
         return self.kind == "decoder" and self.makes_logits
 
+    def mixes(self, layer: int) -> bool:
+        """Returns whether a layer's feed-forward is a mixture of experts."""
+        return self.experts is not None and self.experts.mixes(layer)
+
     def deployed(self) -> ModelSpec:
         """Returns the model as it is used: without what only training needs."""
         return replace(self, further_layers=0) if self.further_layers else self
@@ -193,7 +197,7 @@ class ModelSpec:
     @property
     def rotated_size(self) -> int:
         """Elements of a head that rotary positions turn."""
-        return int(self.head_size * self.rotary_share)
+        return int(self.head_size * self.rotary_share) if self.latent is None else self.latent.rope_size
 
     @property
     def score_size(self) -> int:
@@ -233,10 +237,11 @@ class ModelSpec:
     def body_differences(self, base: ModelSpec) -> tuple[str, ...]:
         """Returns the names of the fields that keep the embedding and blocks of ``base`` from fitting this shape.
 
-        The head is left out: a task may put another one on the same blocks. So are rates of dropout: they fit any.
+        The head is left out: a task may put another one on the same blocks. So are rates of dropout and weights of
+        balance losses: they fit any.
         """
         names = (name for name in self.__dataclass_fields__ if name not in (*HEAD_FIELDS, "dropout"))
-        return tuple(name for name in names if getattr(self, name) != getattr(base, name))
+        return tuple(name for name in names if _body(getattr(self, name)) != _body(getattr(base, name)))
 
     def problems(self) -> tuple[str, ...]:
         """Returns every reason why no such network can be built; empty where there is none."""
@@ -287,3 +292,8 @@ class ModelSpec:
             *problems,
             *(() if self.rope_scaling is None else self.rope_scaling.problems(pairs=self.rotated_size // 2)),
         )
+
+
+def _body(value: object) -> object:
+    """Returns a field's value without what is about training alone."""
+    return value.body if isinstance(value, Experts) else value

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from trainwright.hardware.machine.room import check_places
-from trainwright.planner.cost.serving_memory import cache_bytes_per_token
+from trainwright.planner.cost.serving_memory import CACHE_BYTES
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.train import DEVICES
 
@@ -26,5 +26,7 @@ def check_cache(model: ModelSpec, *, places: int, kind: str, memory_bytes: int |
     Raises:
         MachineError: with the bytes needed and the bytes there, about ``max_concurrent``.
     """
-    place_bytes = int(cache_bytes_per_token(model, PRECISIONS[kind])) * model.context_tokens
+    # This engine keeps the keys and values of all heads, also where they come from one latent.
+    elements = model.layers * model.kv_heads * (model.score_size + model.value_size)
+    place_bytes = int(CACHE_BYTES[PRECISIONS[kind]] * elements) * model.context_tokens
     check_places(place_bytes, places=places, memory_bytes=memory_bytes)

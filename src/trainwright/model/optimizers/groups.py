@@ -43,7 +43,8 @@ def grouped(
         if name not in parameters:
             continue
         rate = "train/embedding_lr" if name in tables else "train/lr"
-        decay = weight_decay if parameters[name].ndim >= 2 else 0.0
+        # Biases of experts lie in one tensor of two dims.
+        decay = weight_decay if parameters[name].ndim >= 2 and not name.endswith("bias") else 0.0
         groups.setdefault((rate, decay), []).append(parameters[name])
     return [
         {"params": members, "peak_lr": peaks[rate], "rate": rate, "weight_decay": decay}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -34,6 +34,9 @@ class Family:
         ffn_width: the feed-forward's default size for a width.
         kind: what it reads and how, as in ``ModelSpec``.
         complete: takes the shape that follows from all that, and returns the family's: with its norms, windows, scales.
+        experts: what its experts have in common, fields of ``Experts``; None: it has no experts.
+        latent: the same of ``LatentAttention``; None: it has ordinary attention.
+        fields: further fields of ``ModelSpec`` that all of its networks have.
         network: ``package.module:class`` of the ``Network`` that computes it.
         huggingface: the module with ``from_config``, ``to_config``, ``from_hf`` and ``to_hf``; None: it has no such
             form.
@@ -48,6 +51,9 @@ class Family:
     ffn_width: Callable[[int], int]
     kind: ModelKind = "decoder"
     complete: Callable[[ModelSpec], ModelSpec] = as_it_is
+    experts: Mapping[str, Any] | None = None
+    latent: Mapping[str, Any] | None = None
+    fields: Mapping[str, Any] | None = None
     network: str = DECODER
     huggingface: str | None = None
     CODE: ClassVar[tuple[str, ...]] = ("network", "huggingface")

@@ -17,3 +17,5 @@ class LatentAttention:
     kv_rank: int
     rope_size: int
     value_size: int
+    interleaved: bool = True
+    """Whether the pairs that positions turn are neighbours, as DeepSeek has them; else an element and one half on."""

@@ -14,6 +14,8 @@ from trainwright.core.plug_in import blaming
 from trainwright.spec.families.family import FAMILY, Family
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.dropout import Dropout
+from trainwright.spec.parts.experts import Balance, Experts
+from trainwright.spec.parts.latent import LatentAttention
 from trainwright.spec.parts.rotary import RopeKind, RopeScaling
 from trainwright.spec.sections.base import Count, Section
 
@@ -56,6 +58,38 @@ class ScalesSection(Section):
     logits_divisor: float | None = Field(None, gt=0, description="divides logits; default: the family's")
 
 
+class ExpertsSection(Section):
+    """A mixture of experts in place of the feed-forward, of a family that has it. How tokens choose is the family's."""
+
+    count: int = Field(gt=0, description="routed experts of a layer")
+    active: int = Field(gt=0, description="of them, those that each token passes")
+    ffn_width: int = Field(gt=0, description="feed-forward size of one expert")
+    shared_ffn_width: int = Field(0, ge=0, description="size of what every token passes beside them; 0: none")
+    dense_layers: int = Field(0, ge=0, description="first layers, which keep one feed-forward of model.ffn_width")
+    groups: int = Field(1, gt=0, description="groups of neighbouring experts")
+    active_groups: int = Field(1, gt=0, description="of them, those that a token's experts may be in")
+    scale: float | None = Field(None, gt=0, description="multiplies what routed experts return; default: the family's")
+    balance: Balance | None = Field(
+        None, description="what keeps their load even: a loss or a bias of each expert; default: the family's"
+    )
+    loss_weight: float | None = Field(
+        None,
+        ge=0,
+        description="weight of each sequence's balance loss beside the task's; default: 0.001, by bias 0.0001",
+    )
+    z_weight: float = Field(0.0, ge=0, description="weight of the loss of large router logits; 0: none")
+    bias_rate: float = Field(0.001, gt=0, description="what an update moves an expert's bias by (balance: bias)")
+
+
+class LatentSection(Section):
+    """Keys and values from one narrow latent, of a family that has it (DeepSeek)."""
+
+    query_rank: int | None = Field(None, gt=0, description="size of the queries' latent; default: none")
+    kv_rank: int = Field(gt=0, description="size of the latent of keys and values")
+    rope_size: int = Field(gt=0, description="elements of a head's key that positions turn, beside head_size others")
+    value_size: int | None = Field(None, gt=0, description="elements of a head's value; default: head_size")
+
+
 class ModelSection(Section):
     """The network. Sizes that are left out follow from the family."""
 
@@ -79,6 +113,8 @@ class ModelSection(Section):
     )
     scales: ScalesSection = Field(default_factory=ScalesSection, description="constants that multiply streams")
     norm_epsilon: float = Field(1e-5, gt=0, description="epsilon of the normalisation layers")
+    experts: ExpertsSection | None = Field(None, description="a mixture of experts, of a family that has it")
+    latent: LatentSection | None = Field(None, description="latent attention, of a family that has it")
     dropout: DropoutSection = Field(default_factory=DropoutSection, description="dropout in training")
     init_from: str | None = Field(
         None, description="start from the weights of this checkpoint, trained model or Hugging Face directory"
@@ -131,6 +167,9 @@ class ModelSection(Section):
         family = self.loaded
         image, patch = self.image_size or 0, self.patch_size or 0
         tokens = (image // max(patch, 1)) ** 2 + 1 if family.sees_images else self.context_tokens
+        parts, ffn_width = self._parts(family), None
+        if self.experts is not None and not self.experts.dense_layers:
+            ffn_width = self.experts.ffn_width  # no layer has another
         with blaming(self.family, where="family"):
             spec = family.shape(
                 self.family,
@@ -138,8 +177,8 @@ class ModelSection(Section):
                 width=self.width,
                 heads=self.heads,
                 kv_heads=self.kv_heads or self.heads,
-                head_size=self.head_size or self.width // self.heads,
-                ffn_width=self.ffn_width or family.ffn_width(self.width),
+                head_size=self._head_size,
+                ffn_width=self.ffn_width or ffn_width or family.ffn_width(self.width),
                 vocabulary=0 if family.sees_images else vocabulary,
                 context_tokens=tokens,
                 tied=family.tied if self.tied is None else self.tied,
@@ -149,10 +188,41 @@ class ModelSection(Section):
                 image_size=image,
                 patch_size=patch,
                 rope_scaling=None if self.rope_scaling is None else RopeScaling(**self.rope_scaling.model_dump()),
+                **parts,
             )
         scales = {name: scale for name, scale in self.scales.model_dump().items() if scale is not None}
         window = spec.window_tokens if self.window_tokens is None else self.window_tokens
         return replace(spec, scales=replace(spec.scales, **scales), window_tokens=window)
+
+    def _parts(self, family: Family) -> dict[str, Any]:
+        """Returns the family's own fields, and experts and latent attention, which it has or has not.
+
+        Raises:
+            RecipeError: they are asked for and it has none, or the other way round.
+        """
+        for key, has, asked in (
+            ("experts", family.experts is not None, self.experts),
+            ("latent", family.latent is not None, self.latent),
+        ):
+            if has and asked is None:
+                raise RecipeError(
+                    "this family needs {key}", where=key, seen=self.family, fix=f"write model.{key}", key=key
+                )
+            if asked is not None and not has:
+                fix = f"leave model.{key} out, or choose another model.family"
+                raise RecipeError("this family has no {key}", where=key, seen=self.family, fix=fix, key=key)
+        parts = dict(family.fields or {})
+        if self.experts is not None:
+            written = {name: value for name, value in self.experts.model_dump().items() if value is not None}
+            parts["experts"] = Experts(**{**(family.experts or {}), **written})
+        if self.latent is not None:
+            sizes = self.latent.model_dump() | {"value_size": self.latent.value_size or self._head_size}
+            parts["latent"] = LatentAttention(**{**(family.latent or {}), **sizes})
+        return parts
+
+    @property
+    def _head_size(self) -> int:
+        return self.head_size or self.width // self.heads
 
     def differences(self, asked: ModelSpec, base: ModelSpec) -> Iterator[RecipeError]:
         """Yields each difference that keeps this section's network from beginning with the weights of a base.

@@ -71,7 +71,7 @@ class HuggingFace:
             stored, roles = for_encoder(tokenizer, end)
             settings |= roles
         settings |= told
-        hf.write(directory, network.spec, dict(network.named_parameters()), dtype=dtype, extra=extra)
+        hf.write(directory, network.spec, dict(network.stored()), dtype=dtype, extra=extra)
         write_atomically(directory / TOKENIZER, stored)
         _write_json(directory / "tokenizer_config.json", settings)
         if network.spec.writes_text:

@@ -31,12 +31,12 @@ def begin_with(network: Network, recipe: Recipe, tokenizer: Path, base: Path) ->
     check_tokens(source_tokenizer, tokenizer, base=base, where=where)
     for problem in recipe.model.differences(spec, source.spec):
         raise problem
-    for name, weight in source.named_parameters():
+    for name, weight in source.stored():
         if not weight.isfinite().all():
             fix = "train it again with lower rates, or begin with another one"
             raise DataError("a weight of the base is not finite", where=base, seen=name, fix=fix)
     if all(getattr(source.spec, name) == getattr(spec, name) for name in HEAD_FIELDS):
-        copy_weights(network, dict(source.named_parameters()))
+        copy_weights(network, dict(source.stored()))
         return None
     network.initialise(recipe.seed)
     return take_body(network, source)
@@ -44,7 +44,7 @@ def begin_with(network: Network, recipe: Recipe, tokenizer: Path, base: Path) ->
 
 def take_body(network: Network, base: Network) -> str | None:
     """Copies all weights of the base but its head's; returns what the network's own head is for, if it has one."""
-    body, parameters = dict(base.named_parameters()), dict(network.named_parameters())
+    body, parameters = dict(base.stored()), dict(network.stored())
     other, own = base.head_names(), network.head_names()
     # Of what stands between blocks and head, a base may have more or less: the pooler of an encoder.
     taken = {name: weight for name, weight in body.items() if name not in other and name in parameters}
@@ -63,7 +63,7 @@ def copy_weights(model: Network, weights: Mapping[str, Tensor]) -> None:
     Raises:
         TrainingError: a name or a shape does not match; names it.
     """
-    parameters = dict(model.named_parameters())
+    parameters = dict(model.stored())
     odd = sorted(parameters.keys() ^ weights.keys())
     if odd:
         raise TrainingError("the weights do not belong to this model", seen=f"{odd[0]!r} on one side only")

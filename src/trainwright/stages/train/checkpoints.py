@@ -170,7 +170,7 @@ class Checkpoints:
         """
         self._settle()
         tensors = (
-            *((MODEL, name, tensor) for name, tensor in state.network.named_parameters()),
+            *((MODEL, name, tensor) for name, tensor in state.network.stored()),
             *((OPTIMIZER, name, tensor) for name, tensor in state.optimizers.tensors()),
         )
         copies = self._copy.take(tensors, self._world)

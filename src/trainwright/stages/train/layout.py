@@ -19,7 +19,7 @@ COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
 REASONS = {
-    "ep": "experts are not built",
+    "ep": "every rank has all experts of a layer, or a share of each (dp_shard)",
     "offload": "weights and gradients stay on the device",
 }
 """Fields of which the trainer executes the default alone; the others it executes whatever they are."""
@@ -28,6 +28,7 @@ ALSO: Mapping[str, tuple[object, ...]] = {"offload": ("optimizer",)}
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 OF_FLOAT8 = "trainwright.model.precision.refusals:refusals"
 OF_KERNELS = "trainwright.model.kernels.refusals:refusals"
+OF_PARTS = "trainwright.model.experts.refusals:refusals"
 OF_RECOMPUTE = "trainwright.model.kernels.refusals:of_recompute"
 
 
@@ -70,8 +71,14 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
         of_kernels = (
             load(OF_RECOMPUTE, kind="kernel")(kernels, recompute) if kernels.attention in MASKED_KERNELS else ()
         )
+        of_parts: tuple[str, ...] = ()
+        if isinstance(model, ModelSpec) and (model.experts is not None or model.latent is not None or model.sinks):
+            optimizer, moments = recipe.train.optimizer.name, recipe.train.optimizer.reduced_moments
+            how = {"precision": work.precision, "optimizer": optimizer, "moments": moments, "kernels": kernels}
+            of_parts = load(OF_PARTS, kind="layout")(model, parallel, **how)
         return (
             *of_kernels,
+            *of_parts,
             *refusals(
                 parallel,
                 recompute=recompute,

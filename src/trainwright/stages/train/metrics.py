@@ -97,6 +97,10 @@ class TrainingMetrics:
         self.recent = (*self.recent, *losses)[-RECENT_UPDATES:]
         loss = mean_loss(losses)
         norm = max(float(update.grad_norm) for update in self._updates)
+        beside = {
+            name: sum(float(update.beside[name]) for update in self._updates) / count
+            for name in self._updates[0].beside
+        }
         self._updates.clear()
         of_steps = times.of_steps
         steps_per_s = count / of_steps.total_s
@@ -105,6 +109,8 @@ class TrainingMetrics:
         for name, rate in rates.items():
             self.metric(name, rate, step=step)
         self.metric("train/grad_norm", norm, step=step)
+        for name, value in beside.items():
+            self.metric(name, value, step=step)
         self.metric("train/steps_per_s", steps_per_s, step=step, unit="steps/s")
         self.metric("train/tokens_per_s", speed, step=step, unit="tokens/s")
         self.metric("train/tokens", step * self._batch_tokens, step=step, unit="tokens")

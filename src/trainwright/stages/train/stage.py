@@ -96,7 +96,7 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
             with _naming_what_grew(trainer, plan):
                 summary = trainer.run(recorded, began_s=began_s - before_s, launched_s=context.began_s)
     with trainer.optimizers.result():
-        weights = whole_on_cpu(trainer.network.named_parameters(), world)
+        weights = whole_on_cpu(trainer.network.stored(), world)
         if world.leads:
             write_bundle(out, trainer.network.spec, weights, dataset.tokenizer_path)
     if world.leads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,11 +29,15 @@ GRAPHS = "trainwright.model.kernels.graphs:CudaGraphs"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Update:
-    """What one update saw: summed loss in nats over ``targets`` targets, and the gradient norm before clipping."""
+    """What one update saw: summed loss in nats over ``targets`` targets, and the gradient norm before clipping.
+
+    ``beside`` is what the network says of it, by metric, once it is made.
+    """
 
     loss_sum: Tensor
     targets: Tensor
     grad_norm: Tensor
+    beside: dict[str, Tensor] = field(default_factory=dict)
 
 
 class TrainingStep:
@@ -85,17 +89,20 @@ class TrainingStep:
         loss_sum, targets = self.gradient(batch)
         with self.clock.phase("update"):
             update = Update(loss_sum=loss_sum, targets=targets, grad_norm=self.clip())
-            if self.gate is None or self.gate.passes(update):
+            made = self.gate is None or self.gate.passes(update)
+            if made:
                 self.optimizers.step(share)
             else:
                 self.optimizers.leave_out()
             self.optimizers.zero_grad()
+            update.beside.update(self.network.after_update(self.summed_up, made=made))
         return update
 
     def gradient(self, batch: Batch) -> Loss:
         """Accumulate the gradient of the batch's mean loss into ``.grad``; the summed loss and its weight."""
         with self.clock.phase("preprocess"):
             denominator = self.denominator(batch)
+            self.before_update(batch)
         micro_batches = list(self.micro_batches(batch))
         parts: list[Tensor] = []
         for micro in micro_batches:
@@ -111,6 +118,20 @@ class TrainingStep:
     def denominator(self, batch: Batch) -> Tensor:
         """Returns the weight of the whole batch: what every loss of it is divided by."""
         return self.task.weight(batch).clamp_min(1)
+
+    def before_update(self, batch: Batch) -> None:
+        """Tells the network what one of the batch's sequences is of the whole batch."""
+        exact = torch.promote_types(self.network.compute_dtype, torch.float32)
+        share = torch.tensor(1 / max(1, self.sequences(batch)), dtype=exact, device=self.device)
+        self.network.before_update(self.scaled(share))
+
+    def sequences(self, batch: Batch) -> int:
+        """Returns how many sequences the whole batch has."""
+        return len(next(iter(batch.values())))
+
+    def summed_up(self, value: Tensor) -> Tensor:
+        """Returns a sum over everything that the whole batch passed."""
+        return value
 
     def scaled(self, loss: Tensor) -> Tensor:
         """Returns what is differentiated for a part of the mean loss: that, or where losses are scaled, a multiple."""

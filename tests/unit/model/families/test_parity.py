@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 
-from fixtures.family_parity import CASES, exactly, family_of, our_gradients, pair, shape, their_gradients
+from fixtures.family_parity import CASES, EAGER, exactly, family_of, our_gradients, pair, shape, their_gradients
 from fixtures.reference_models import counted
 from trainwright.artifact.model_folder import INDEX, read_shape
 from trainwright.model import hf
@@ -58,14 +58,14 @@ def test_and_to_the_last_digits_where_the_reference_keeps_them(tmp_path, name):
 
 
 def test_written_and_read_by_transformers_it_is_the_same(tmp_path, both):
-    weights = dict(both.ours.named_parameters())
+    weights = dict(both.ours.stored())
     hf.write(tmp_path, both.spec, weights, dtype=torch.float32, extra={})
     assert read_shape(tmp_path) == both.spec
     again = hf.read_weights(tmp_path, both.spec)
     assert again.keys() == weights.keys()
     assert all(torch.equal(again[key], weight) for key, weight in weights.items())
     way = both.theirs.config._attn_implementation  # noqa: SLF001  # it has no other name
-    read = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation=way).eval()
+    read = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, **EAGER | {"attn_implementation": way}).eval()
     with torch.no_grad():
         assert torch.equal(read(both.tokens).logits, both.theirs(both.tokens).logits)
 

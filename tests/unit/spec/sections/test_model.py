@@ -131,3 +131,42 @@ def test_a_base_with_other_scales_says_what_to_write() -> None:
     base = replace(plain.spec(vocabulary=300), scales=Scales(residual=0.25))
     (problem,) = plain.differences(plain.spec(vocabulary=300), base)
     assert "write model.scales={residual: 0.25}" in str(problem)
+
+
+EXPERTS = {"count": 4, "active": 2, "ffn_width": 16}
+LATENT = {"kv_rank": 8, "rope_size": 4}
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"family": "mixtral"}, r"experts: this family needs experts \(seen mixtral\); write model\.experts"),
+        ({"experts": EXPERTS}, r"experts: this family has no experts \(seen llama\); leave model\.experts out"),
+        ({"family": "mixtral", "experts": EXPERTS, "latent": LATENT}, "latent: this family has no latent"),
+        ({"family": "deepseek_v3", "experts": EXPERTS}, "latent: this family needs latent"),
+        ({"family": "mixtral", "experts": EXPERTS | {"active": 5}}, r"experts\.active \(5\) exceeds experts\.count"),
+    ],
+)
+def test_a_family_has_experts_and_latent_attention_or_has_not(keys, message):
+    with pytest.raises(ValueError, match=message):
+        ModelSection(**({"layers": 2, "width": 32, "heads": 2} | keys))
+
+
+def test_what_a_recipe_does_not_say_of_experts_is_the_familys():
+    sizes = {"layers": 2, "width": 32, "heads": 2, "experts": EXPERTS}
+    mixtral = ModelSection(family="mixtral", **sizes).spec(vocabulary=9)
+    assert mixtral.experts.scores == "softmax" and mixtral.experts.balance == "loss" and mixtral.ffn_width == 16
+    deepseek = ModelSection(family="deepseek_v3", latent=LATENT, **sizes).spec(vocabulary=9)
+    assert deepseek.experts.scores == "sigmoid" and deepseek.experts.balance == "bias"
+    assert deepseek.latent.value_size == deepseek.head_size == 16
+    assert ModelSection(family="qwen2_moe", **sizes).spec(vocabulary=9).experts.normalised is False
+
+
+def test_weights_of_balance_losses_are_no_part_of_the_body():
+    sizes = {"family": "mixtral", "layers": 2, "width": 32, "heads": 2}
+    one, other, third = (
+        ModelSection(**sizes, experts=EXPERTS | more).spec(vocabulary=9)
+        for more in ({}, {"loss_weight": 0.5, "z_weight": 0.1, "bias_rate": 0.2}, {"active": 1})
+    )
+    assert one.body_differences(other) == ()
+    assert one.body_differences(third) == ("experts",)

@@ -49,7 +49,7 @@ def test_where_checkpoints_go_is_looked_at(tmp_path, place, said) -> None:
         (["train.precision=fp8", "train.exec.layout.tp=2"], "tp=2: float8 has one scale"),
         (["train.precision=fp8", "train.recompute=selective"], "recompute=selective: float8"),
         (["train.optimizer.moments=int8", "train.exec.layout.tp=2"], "tp=2: moments in int8"),
-        (["train.exec.layout.ep=2"], "ep=2: experts are not built"),
+        (["train.exec.layout.ep=2"], "ep=2: every rank has all experts"),
         (["train.exec.layout={pp: 2, dp_shard: 2, zero_stage: 2}"], "zero_stage=2: a pipeline"),
         (["train.exec.layout={pp: 2, schedule: zero_bubble}", "train.exec.compile=true"], "compile=True: "),
     ],

@@ -30,7 +30,7 @@ class RankedStep(TrainingStep):
             options: those of ``TrainingStep``.
         """
         super().__init__(*arguments, **options)
-        self.mesh = mesh
+        self.mesh, self.batch_sequences = mesh, batch_sequences
         self._known_places: dict[int, Tensor] = {}
         places = range(mesh.size(*DATA_AXES))
         largest = max(len(mesh.parallel.rows(batch_sequences, place)) for place in places)
@@ -64,6 +64,14 @@ class RankedStep(TrainingStep):
     def summed(self, loss: Tensor) -> Tensor:
         """Returns a loss summed over the ranks that saw other targets."""
         return self.mesh.sum(loss, *GRADIENT_AXES)
+
+    def sequences(self, batch: Batch) -> int:
+        """Returns how many sequences the whole batch has, of which this rank has some."""
+        return self.batch_sequences
+
+    def summed_up(self, value: Tensor) -> Tensor:
+        """Returns a sum over the ranks that saw other sequences, or have other layers."""
+        return self.mesh.sum(value, *GRADIENT_AXES, "pp")
 
     def before_backward(self, *, last: bool) -> None:
         """Says what this micro batch's gradients are for."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainwright.artifact.checkpoint.index import STATE, IndexedTensor
 from trainwright.artifact.checkpoint.reader import CheckpointReader
@@ -39,12 +39,12 @@ def restored(path: Path, model: Network, optimizers: Optimizers, world: World) -
         TrainingError: it is of another model.
         DataError: it is damaged all the same.
     """
-    load_tensors(CheckpointReader(path), dict(model.named_parameters()), optimizers, world)
+    load_tensors(CheckpointReader(path), dict(model.stored()), optimizers, world)
     return from_json(TrainingProgress, read_object(path / STATE), where=str(path / STATE))
 
 
 def load_tensors(
-    reader: CheckpointReader, parameters: Mapping[str, nn.Parameter], optimizers: Optimizers, world: World
+    reader: CheckpointReader, parameters: Mapping[str, Tensor], optimizers: Optimizers, world: World
 ) -> None:
     """Fills this process's parts of the parameters and of the optimizer's state; all processes must ask together.
 
@@ -65,9 +65,7 @@ def load_tensors(
     optimizers.load(dict(_states(reader, parameters, world)), world.laid_out)
 
 
-def _states(
-    reader: CheckpointReader, parameters: Mapping[str, nn.Parameter], world: World
-) -> Iterator[tuple[str, Tensor]]:
+def _states(reader: CheckpointReader, parameters: Mapping[str, Tensor], world: World) -> Iterator[tuple[str, Tensor]]:
     """Yields this process's part of each state: its parameter's rows of it; what has other rows lies whole on all."""
     for name, tensor in reader.index.optimizer.items():
         parameter_name = name.rpartition(".")[0]
@@ -84,9 +82,7 @@ def _states(
         yield name, _read(reader, name, tensor, offsets, part)
 
 
-def _misfit(
-    model: Mapping[str, IndexedTensor], parameters: Mapping[str, nn.Parameter], world: World
-) -> TrainingError | None:
+def _misfit(model: Mapping[str, IndexedTensor], parameters: Mapping[str, Tensor], world: World) -> TrainingError | None:
     names = {name for theirs in world.gathered(list(parameters)) for name in theirs}
     odd = sorted(names ^ model.keys())
     if odd:

@@ -63,6 +63,7 @@ class PipelinedStep(RankedStep):
         """Accumulate the gradient of the batch's mean loss into ``.grad``; the summed loss and its weight."""
         with self.clock.phase("preprocess"):
             self._denominator = self.denominator(batch)
+            self.before_update(batch)
             self._micro = [self._micro_batch(micro) for micro in self.micro_batches(batch)]
             exact = torch.promote_types(self.network.compute_dtype, torch.float32)
             self._parts = [torch.zeros((), dtype=exact, device=self.device)]
@@ -140,6 +141,7 @@ class PipelinedStep(RankedStep):
             )
             return hidden
 
+        self.network.counts_sequences(self._at(micro).sequences)
         relay = Relay(self.network, part)
         with self.network.keeping():
             self.task.hidden(relay, self._at(micro).full)

@@ -1,0 +1,1 @@
+"""Mixtures of experts: routing, products in groups, what balances the load."""
