@@ -16,7 +16,7 @@ from fixtures.meeting import gloo, mesh_for
 from parallel.cases import SEQUENCES, Case
 from parallel.ranks import Training, batch_of
 from trainwright.artifact.checkpoint.index import AVERAGE
-from trainwright.spec.sections.average import EmaSection
+from trainwright.spec.sections.weights.average import EmaSection
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.weights.average import AveragedOptimizers
 from trainwright.stages.train.world import ALONE, World

@@ -43,6 +43,8 @@ class Case:
     reduce: ReduceDtype = "fp32"
     pad_vocabulary: int = 1
     """In the layout; one process pads nothing."""
+    adapter: str = ""
+    """What is trained beside frozen weights: lora, dora, or all weights are."""
     attention: AttentionKernel = "auto"
     """In the layout; one process attends as usual."""
 
@@ -65,6 +67,7 @@ class Case:
         words += [f"pad={self.pad_vocabulary}"] * (self.pad_vocabulary > 1)
         words += [f"recompute={self.recompute}"] * (self.recompute != "none")
         words += [f"attention={self.attention}"] * (self.attention != "auto")
+        words += [self.adapter] * bool(self.adapter)
         words += [f"reduce={self.reduce}"] * (self.reduce != "fp32")
         return " ".join(
             [*words, *(name for name in ("documents", "ragged", "dropout", "chats") if getattr(self, name))]
@@ -259,6 +262,15 @@ HALF_SUMS = (
 )
 """Gradients that are added up over ranks in bf16, and kept in it between micro batches below ZeRO-2."""
 
+ADAPTED = (
+    Case(layout={"dp_replicate": 2}, adapter="lora", documents=True, ragged=True),
+    Case(layout={"dp_shard": 2, "zero_stage": 1}, adapter="dora", ragged=True, optimizer="muon"),
+    Case(layout={"dp_shard": 2, "zero_stage": 3}, adapter="lora", family="gpt2", dtype="fp32", recompute="full"),
+    Case(layout={"dp_shard": 2, "zero_stage": 3}, adapter="dora", recompute="selective", optimizer="adamw"),
+    Case(layout={"cp": 2}, adapter="lora", documents=True, ragged=True),
+)
+"""Adapters, whose frozen neighbours have no gradient."""
+
 PADDED = (
     case({"tp": 2}, {"ragged": True, "documents": True, "pad_vocabulary": 16}, vocabulary=321),
     case({"tp": 2, "dp_shard": 2}, {"dtype": "fp32", "family": "gpt2", "pad_vocabulary": 64}, vocabulary=321),
@@ -318,5 +330,5 @@ ENCODERS = (
 """Encoders that fill gaps; they have all of a sequence on each rank."""
 
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
-CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + PADDED + HEAD_BIASES
+CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + ADAPTED + PADDED + HEAD_BIASES
 CASES += LAYERNORMS + BLOCKED + PARTS + ENCODERS + MIXED

@@ -18,8 +18,8 @@ from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.events import Events
 from trainwright.core.errors import TrainwrightError
 from trainwright.model.build import build_network
-from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.updates.optimizer import AdamWSection, MuonSection
+from trainwright.spec.sections.weights.average import EmaSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress, whole_on_cpu
 from trainwright.stages.train.optimizer import Optimizers

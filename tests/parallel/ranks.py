@@ -18,6 +18,7 @@ from fixtures.flex import flex_on_processor
 from fixtures.meeting import gloo, mesh_for
 from fixtures.tiny_models import spec
 from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS, Case
+from trainwright.model.adapters.attach import attach, initialise
 from trainwright.model.attention import document_ids
 from trainwright.model.build import build_network
 from trainwright.model.dropout import sample_keys
@@ -29,9 +30,11 @@ from trainwright.model.tasks.chat import Chat
 from trainwright.model.tasks.masked import Gaps, Masked
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.task import Task
+from trainwright.planner.counts.adapters import placed
 from trainwright.runtime.faults.gate import Gate
 from trainwright.runtime.norms import local
 from trainwright.runtime.timing.clock import PhaseClock
+from trainwright.spec.parts.adaptation import LowRank
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.train import LossScaleSection
@@ -65,7 +68,7 @@ GAPS = Gaps(mask=3, vocabulary=spec("bert").vocabulary, never=(END_OF_TEXT,))
 
 def sgd(network: Network, section: OptimizerSection) -> list[torch.optim.Optimizer]:
     """Plain gradient descent: parameters differ by what gradients differ by."""
-    return [torch.optim.SGD(network.parameters(), lr=section.lr)]
+    return [torch.optim.SGD(network.trained().values(), lr=section.lr)]
 
 
 SECTIONS: Mapping[str, OptimizerSection] = {
@@ -119,6 +122,17 @@ def chats_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     return {"tokens": tokens[:, :-1].clone(), "targets": targets, "documents": documents}
 
 
+def adapt(network: Network, method: str) -> None:
+    """Puts adapters beside every linear layer that are no longer as they begin."""
+    how = LowRank(rank=3, scale=0.5)
+    attach(network, dict.fromkeys(placed(network.spec, ["all-linear"]), how), magnitude=method == "dora")
+    initialise(network, 4)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in network.trained().values():
+            parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype), alpha=0.05)
+
+
 def compared(case: Case, step: int) -> bool:
     """Whether what a step computes is held against one process: every step of plain descent, else the ends."""
     return case.optimizer == "sgd" or step in (0, STEPS)
@@ -137,6 +151,9 @@ class Training:
             kernels = replace(kernels, pad_vocabulary=1, attention="auto")
         self.network = build_network(shape, dtype=dtype, recompute=case.recompute, kernels=kernels).to(kept)
         self.network.initialise(3)
+        if case.adapter:
+            adapt(self.network, case.adapter)
+            self.network.to(kept)
         freeze(self.network, SECTIONS[case.optimizer].groups)
         world.share(self.network, compiled=False)
         apart = END_OF_TEXT if case.documents else None

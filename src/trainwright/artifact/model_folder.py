@@ -11,10 +11,13 @@ from trainwright.core.paths import read_object
 from trainwright.core.records import from_json
 from trainwright.spec.families.family import huggingface_form
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.adaptation import Adaptation
 
 SHAPE_FILE, HUGGINGFACE = "model.json", "config.json"
 """One of them is in every directory with a model; ours is read where both are."""
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
+ADAPTERS = "adapters.json"
+"""Where it is, the weights beside it are those of adapters, and it says of which base (``Adaptation``)."""
 MODEL_FILES = (SHAPE_FILE, WEIGHTS, TOKENIZER)
 """What a trained model's folder has."""
 CHAT_TEMPLATE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
@@ -47,6 +50,12 @@ def read_shape(directory: Path) -> ModelSpec:
     family = huggingface_form(str(config.get("model_type")), where=str(path))
     spec: ModelSpec = family.from_config(config, where=str(path))
     return spec
+
+
+def read_adaptation(directory: Path) -> Adaptation:
+    """Returns what the adapters in a directory stand beside. Raises a DataError where the file cannot be read."""
+    path = directory / ADAPTERS
+    return from_json(Adaptation, read_object(path), where=str(path))
 
 
 def weight_files(directory: Path) -> list[Path]:

@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.model_folder import (
+    ADAPTERS,
     BUFFERS,
+    HUGGINGFACE,
     LENGTH_BYTES,
     MOST_HEADER_BYTES,
+    SHAPE_FILE,
     STORED,
     check_stored,
     weight_files,
 )
 from trainwright.core.errors import DataError
+from trainwright.core.fingerprint import digest, file_digest
 
 TORCH_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """Of dtypes that weights are stored in, by what a header calls them."""
@@ -40,6 +44,21 @@ def check_headers(directory: Path) -> None:
         for name, dtype in sorted(dtypes.items()):
             if not BUFFERS.search(name):
                 check_stored(name, dtype, where=directory)
+
+
+def model_digest(directory: Path) -> str:
+    """Returns a sha256 of the shape and the weights of the model in a directory, wherever that lies.
+
+    Raises:
+        DataError: there is no model, or a file is missing.
+    """
+    shape = SHAPE_FILE if (directory / SHAPE_FILE).is_file() else HUGGINGFACE
+    files = [directory / shape, *weight_files(directory)]
+    files += [path for path in (directory / ADAPTERS,) if path.is_file()]
+    for path in files:
+        if not path.is_file():
+            raise DataError("a file of this model is missing", where=path)
+    return digest([(path.name, file_digest(path)) for path in files])
 
 
 def _dtypes(path: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from trainwright.artifact.checkpoint.index import is_checkpoint
-from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS, check_stored, read_shape
+from trainwright.artifact.model_folder import ADAPTERS, SHAPE_FILE, TOKENIZER, WEIGHTS, check_stored, read_shape
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.registry import load
 from trainwright.model import hf
@@ -23,6 +23,7 @@ from trainwright.spec.model import ModelSpec
 
 PIECES = "trainwright.runtime.stored_tensors:whole_weights"
 """Reads a checkpoint of any number of processes, and compares what it reads with the digests of its index."""
+ADAPTED = "trainwright.model.adapters.stored:whole_weights"
 _CPU, _META = torch.device("cpu"), torch.device("meta")
 
 
@@ -47,14 +48,30 @@ def load_bundle(
     """
     spec = read_shape(directory)
     read_on = _META if device == _META else _CPU
-    if (directory / SHAPE_FILE).is_file():
-        pieces = is_checkpoint(directory)
-        read = load(PIECES, kind="checkpoint") if pieces else load_weights
-        weights: dict[str, Tensor] = read(directory if pieces else directory / WEIGHTS, device=read_on)
-    else:
-        weights = hf.read_weights(directory, spec, device=read_on)
+    weights = read_stored(directory, spec, device=read_on)
     model = build(spec, weights, where=directory, dtype=compute_dtype or dtype, device=read_on)
     return model.to(device=device, dtype=dtype), _read_tokenizer(directory, spec)
+
+
+def read_stored(directory: Path, spec: ModelSpec, *, device: torch.device) -> dict[str, Tensor]:
+    """Returns the weights of the model in a directory, with adapters merged into those of their base.
+
+    Args:
+        directory: where it is.
+        spec: its shape.
+        device: where to put them; on ``meta`` headers alone are read.
+
+    Raises:
+        DataError: a file is missing, damaged or does not fit the others; names it.
+    """
+    if not (directory / SHAPE_FILE).is_file():
+        return hf.read_weights(directory, spec, device=device)
+    pieces = is_checkpoint(directory)
+    read = load(PIECES, kind="checkpoint") if pieces else load_weights
+    weights: dict[str, Tensor] = read(directory if pieces else directory / WEIGHTS, device=device)
+    if (directory / ADAPTERS).is_file():
+        weights = load(ADAPTED, kind="adapter")(directory, weights, read_stored, device=device)
+    return weights
 
 
 def check_bundle(directory: Path, tokenizer: Path | None, *, where: str) -> None:

@@ -26,6 +26,9 @@ MIXTURE = "trainwright.model.experts.mixture:Mixture"
 class Linear(nn.Module):
     """``x @ weight.T + bias`` with ``weight`` of shape (out, in), as in PyTorch."""
 
+    products: int = 1
+    """Matrices that an input is multiplied by."""
+
     def __init__(self, inputs: int, outputs: int, *, bias: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(outputs, inputs))

@@ -21,6 +21,7 @@ from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
 if TYPE_CHECKING:
     from trainwright.model.cache import KVCache
+    from trainwright.spec.parts.adaptation import Adaptation
 
 
 class Network(nn.Module, ABC):
@@ -37,6 +38,8 @@ class Network(nn.Module, ABC):
     """The repeated parts, first to last: units of recomputation, sharding and pipeline stages."""
     keeping: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered around a training pass: says where what it saves waits for the backward pass."""
+    adaptation: Adaptation | None = None
+    """The adapters that are trained; the other weights are left to their base. None: they are all its own."""
     stash: int | None = None
     """The saved tensors that wait on the device; None: all of them."""
 
@@ -88,8 +91,11 @@ class Network(nn.Module, ABC):
         """Fill every parameter as a function of the seed alone."""
 
     def stored(self) -> Iterator[tuple[str, Tensor]]:
-        """Yields by name what a checkpoint holds: parameters, then what no gradient moves and training moves still."""
-        yield from self.named_parameters()
+        """Yields by name what a checkpoint and the result hold: all that training moves, and what no base has.
+
+        Parameters come first, with adapters those alone that are trained, then what no gradient moves and training does.
+        """
+        yield from self.named_parameters() if self.adaptation is None else self.trained().items()
         for name, buffer in self.named_buffers():
             module, _, last = name.rpartition(".")
             if last not in self.get_submodule(module)._non_persistent_buffers_set:  # noqa: SLF001  # torch says it there
@@ -123,6 +129,10 @@ class Network(nn.Module, ABC):
     def recompute_in(self, count: int) -> None:
         """Compute so many blocks again in the backward pass; a ValueError says that this network cannot choose."""
         raise ValueError(f"{type(self).__name__} recomputes all of its blocks or none, not {count}")
+
+    def trained(self) -> dict[str, nn.Parameter]:
+        """Returns by name the parameters that training changes."""
+        return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
 
     def head_name(self) -> str | None:
         """Returns the name of the head's matrix among the parameters; None where it is the embedding itself."""

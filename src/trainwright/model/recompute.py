@@ -36,7 +36,7 @@ def options_of(block: nn.Module) -> dict[str, Any]:
     What is kept is seen by no hook of saved tensors, which torch asks to be said since 2.14. The result of the last
     product is added to the residual stream, and nothing that is computed again reads it.
     """
-    products = sum(isinstance(module, Linear) for module in block.modules())
+    products = sum(module.products for module in block.modules() if isinstance(module, Linear))
     return {"context_fn": partial(_contexts, products), **_UNSEEN}
 
 

@@ -16,7 +16,7 @@ from trainwright.pipeline.graph import Step, upstream
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.recipe import Recipe
 
-KEY = "model.init_from"
+KEY, METHOD = "model.init_from", "train.method.name"
 LOADERS = ("torch", "safetensors", "tokenizers")
 """Packages that load a model; a laptop that only plans may lack them."""
 
@@ -34,6 +34,9 @@ def base_problems(
             dataset's; else, and where torch is not installed, the files' headers say whether they are whole.
     """
     recipe, source = step.recipe, step.inputs.get("base")
+    if source is None and recipe.model.init_from is None and recipe.train.method.adapts:
+        fix = f"set {KEY}, or let the step go on from another one"
+        yield RecipeError("adapters are trained beside a base's weights", where=METHOD, seen="no base", fix=fix)
     if isinstance(source, str):
         base = upstream(line, source)[-1].recipe
         yield from _differences(recipe, base.model_spec(vocabulary=base.data.tokenizer.vocabulary))

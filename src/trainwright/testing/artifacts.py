@@ -15,6 +15,7 @@ from trainwright.artifact.shard_writer import SplitWriter, write_dataset
 from trainwright.artifact.store import Artifact
 from trainwright.artifact.workspace import Workspace
 from trainwright.core.records import to_json
+from trainwright.planner.plan.workload import adapters_of
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.manifest import KINDS, Manifest
 from trainwright.spec.measures import MemoryUse, PhaseTimes
@@ -120,6 +121,7 @@ def make_plan(
             activation_offload=train.activation_offload,
             average_every=0 if train.ema is None else train.ema.every_steps,
             fused_attention=not recipe.model.dropout.attention,
+            adapter=adapters_of(recipe, vocabulary, precision),
         ),
         cluster=ClusterSpec(node=NodeSpec(device=cpu, devices=1)),
         parallel=parallel or ParallelPlan(micro_batch_sequences=micro_batch, threads=1, deterministic=True),

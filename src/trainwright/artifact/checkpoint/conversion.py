@@ -10,7 +10,7 @@ from pathlib import Path
 from trainwright.artifact.checkpoint.index import AVERAGE, IndexedTensor
 from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.checkpoint.tensor_file import Bytes, TensorBytes, write_tensors
-from trainwright.artifact.model_folder import CHAT_TEMPLATE, SHAPE_FILE, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
+from trainwright.artifact.model_folder import ADAPTERS, CHAT_TEMPLATE, SHAPE_FILE, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
 from trainwright.artifact.store import sync_directory, writing
 from trainwright.core.errors import MachineError, RecipeError
 
@@ -29,9 +29,10 @@ def convert(checkpoint: Path, folder: Path, *, averaged: bool = False) -> int:
         MachineError: it cannot be written; nothing of it is left.
     """
     reader = CheckpointReader(checkpoint)
-    stored = {name: f"{name}.{AVERAGE}" if averaged else name for name in reader.index.model}
     tensors = {**reader.index.model, **reader.index.optimizer}
-    if not tensors.keys() >= set(stored.values()):
+    averages = {name: f"{name}.{AVERAGE}" for name in reader.index.model if f"{name}.{AVERAGE}" in tensors}
+    stored = {name: averages.get(name, name) if averaged else name for name in reader.index.model}
+    if averaged and not averages:
         raise RecipeError("the run kept no average of its weights", where="--averaged", seen=checkpoint)
     for problem in reader.damages():
         raise problem
@@ -43,7 +44,7 @@ def convert(checkpoint: Path, folder: Path, *, averaged: bool = False) -> int:
             unfinished.callback(shutil.rmtree, partial, ignore_errors=True)
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            for name in (SHAPE_FILE, TOKENIZER, CHAT_TEMPLATE, TOKENIZER_CONFIG):
+            for name in (SHAPE_FILE, TOKENIZER, ADAPTERS, CHAT_TEMPLATE, TOKENIZER_CONFIG):
                 if name in (SHAPE_FILE, TOKENIZER) or (checkpoint / name).is_file():
                     shutil.copyfile(checkpoint / name, partial / name)
             write_tensors(

@@ -57,5 +57,4 @@ def _adam(section: AdamWSection) -> dict[str, Any]:
 
 
 def _groups(network: Network, lr: float, decay: float, embedding_lr: float | None = None) -> list[dict[str, Any]]:
-    names = [name for name, _ in network.named_parameters()]
-    return grouped(network, names, lr=lr, weight_decay=decay, embedding_lr=embedding_lr)
+    return grouped(network, network.trained(), lr=lr, weight_decay=decay, embedding_lr=embedding_lr)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import numpy as np
@@ -108,6 +110,8 @@ ALL_LINEAR = ("all", "all-linear", "all_linear")
 """Words for every matrix of a layer."""
 ATTENTION: Part = "attention"
 EXPERTS: Part = "experts"
+DORA = "dora"
+"""The method that trains the lengths of rows too (Liu et al., 2024, arXiv 2402.09353)."""
 
 
 def adaptable(model: ModelSpec) -> tuple[str, ...]:
@@ -175,6 +179,60 @@ def _named(model: ModelSpec, word: str) -> tuple[str, ...]:
     return tuple(name for name in TARGETS.get(word, ()) if name in adaptable(model))
 
 
+_FOLDERS: Mapping[Part, str] = {"attention": "attention", "feed_forward": "ffn"}
+"""Parts of a block, each with the name of its module in our networks."""
+_LEAVES = {"output": "out"}
+"""Matrices whose module has another name."""
+PATTERN = frozenset("*?[.")
+"""Characters of patterns over modules' names, which no word has."""
+
+
+def places(model: ModelSpec) -> Iterator[tuple[str, Matrix]]:
+    """Yields the linear layers of our networks' blocks that adapters stand beside, by their modules' names."""
+    for matrix in matrices(model):
+        if matrix.part in _FOLDERS:
+            for layer in range(matrix.layers):
+                yield f"blocks.{layer}.{_FOLDERS[matrix.part]}.{_LEAVES.get(matrix.name, matrix.name)}", matrix
+
+
+def placed(model: ModelSpec, words: Iterable[str]) -> dict[str, Matrix]:
+    """Returns the layers that words and patterns name, by their modules' names, in the order of the network.
+
+    Raises:
+        RecipeError: as ``beside``; or a pattern matches none.
+    """
+    words = tuple(words)
+    known = dict(places(model))
+    chosen: set[str] = set()
+    plain = tuple(word for word in words if not PATTERN & set(word))
+    if plain:
+        targets = beside(model, plain, rank=1).targets
+        chosen |= {name for name, matrix in known.items() if matrix.name in targets}
+    for pattern in (word for word in words if PATTERN & set(word)):
+        found = {name for name in known if fnmatchcase(name, pattern)}
+        if not found:
+            raise RecipeError(
+                "no linear layer has such a name", seen=repr(pattern), expected=f"as in {next(iter(known))}"
+            )
+        chosen |= found
+    return {name: matrix for name, matrix in known.items() if name in chosen}
+
+
+def adapter_of(model: ModelSpec, words: Iterable[str], *, rank: int, frozen: Frozen, method: str = "lora") -> Adapter:
+    """Returns the adapters of our trainer; those beside some layers alone are counted. Raises as ``placed``."""
+    chosen = placed(model, words)
+    targets = tuple(dict.fromkeys(matrix.name for matrix in chosen.values()))
+    adapter = Adapter(rank=rank, targets=targets, frozen=frozen, experts=False, method=method)
+    counted = sum(_factor_parameters(adapter, matrix) for matrix in chosen.values())
+    return adapter if counted == adapter_parameters(model, adapter) else replace(adapter, parameters=counted)
+
+
+def _factor_parameters(adapter: Adapter, matrix: Matrix) -> int:
+    """Returns what is trained beside one matrix: two factors, and with DoRA the length of each row."""
+    lengths = matrix.outputs if adapter.method == DORA else 0
+    return adapter.rank * (matrix.outputs + matrix.inputs) + lengths
+
+
 def stands_beside(adapter: Adapter, matrix: Matrix) -> bool:
     """Returns whether ``adapter`` has factors beside a matrix."""
     return matrix.name in adapter.targets and (adapter.experts or matrix.part != EXPERTS)
@@ -198,8 +256,7 @@ def adapter_parameters(model: ModelSpec, adapter: Adapter) -> int:
     if adapter.parameters is not None:
         return adapter.parameters
     return sum(
-        matrix.layers * matrix.copies * adapter.rank * (matrix.outputs + matrix.inputs)
-        for matrix in adapted(model, adapter)
+        matrix.layers * matrix.copies * _factor_parameters(adapter, matrix) for matrix in adapted(model, adapter)
     )
 
 

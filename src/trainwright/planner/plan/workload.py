@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import parse_duration
+from trainwright.planner.counts.adapters import adapter_of
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.workload import DatasetFacts, Precision, Workload
+from trainwright.spec.workload import Adapter, DatasetFacts, Frozen, Precision, Workload
 
 DEFAULT_VALIDATION_TOKENS = 100_000
 """Taken where the recipe validates on a whole split whose size is not known yet."""
@@ -38,11 +39,25 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
         document_masking=recipe.masks_documents,
         moments=section.optimizer.reduced_moments,
         activation_offload=section.activation_offload,
+        adapter=adapters_of(recipe, facts.vocabulary, precision),
         average_every=0 if section.ema is None else section.ema.every_steps,
         fused_attention=not recipe.model.dropout.attention,
         validation_tokens=validation_tokens(recipe, facts),
         validations=-(-steps // section.validation.every_steps) if recipe.data.split.validation > 0 else 0,
     )
+
+
+def adapters_of(recipe: Recipe, vocabulary: int, precision: Precision) -> Adapter | None:
+    """Returns the adapters that are trained; what is frozen beside them is kept in the dtype of products."""
+    method = recipe.train.method
+    if not method.adapts:
+        return None
+    model = recipe.model_spec(vocabulary=vocabulary)
+    frozen: Frozen = "fp32" if precision in ("fp32", "tf32") else "bf16"
+    try:
+        return adapter_of(model, method.targets, rank=method.rank, frozen=frozen, method=method.name)
+    except RecipeError as error:
+        raise error.at("train.method.targets") from error
 
 
 def validation_tokens(recipe: Recipe, facts: DatasetFacts) -> int:

@@ -1,1 +1,1 @@
-"""What a ``ModelSpec`` is made of beside its sizes, one record for each part of a network."""
+"""Records of parts: what a ``ModelSpec`` is made of beside its sizes, and what may stand beside its matrices."""

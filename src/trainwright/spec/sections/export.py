@@ -12,7 +12,10 @@ from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.sections.base import NamedSection, Section
 
-EXPORTERS: Mapping[str, str] = {"huggingface": "trainwright.stages.export.huggingface:HuggingFace"}
+EXPORTERS: Mapping[str, str] = {
+    "huggingface": "trainwright.stages.export.huggingface:HuggingFace",
+    "peft": "trainwright.stages.export.peft:Peft",
+}
 """An exporter is a class that writes a bundle and reads it back (``stages/export/exporter.py``)."""
 EXPORTER = Extension("exporter", EXPORTERS, Called(methods=("write", "read")))
 

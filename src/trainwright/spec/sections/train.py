@@ -9,13 +9,14 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from trainwright.core.config.by_name import ByName
 from trainwright.core.registry import load
 from trainwright.spec.device import DeviceKind
-from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.sections.updates.batch import RateScalingSection
 from trainwright.spec.sections.updates.optimizer import OPTIMIZER, OPTIMIZER_KEYS, AdamWAloneSection, OptimizerSection
 from trainwright.spec.sections.updates.schedule import SCHEDULE, SCHEDULE_KEYS, DecaySection, ScheduleSection
+from trainwright.spec.sections.weights.average import EmaSection
+from trainwright.spec.sections.weights.method import MethodSection
 from trainwright.spec.summary import ResultWeights
 from trainwright.spec.workload import (
     AttentionKernel,
@@ -157,6 +158,7 @@ class TrainSection(Section):
     sequence_tokens: Count = Field(1024, le=MOST_TOKENS, description="tokens of one training sequence")
     batch_tokens: Count = Field(65536, le=MOST_TOKENS, description="tokens of one optimizer update, over all devices")
     duration: DurationText = Field("20 tok/param", description="'300B tok', '20 tok/param', '2000 steps', '3 epochs'")
+    method: MethodSection = Field(default_factory=MethodSection, description="which weights are trained")
     optimizer: Annotated[OptimizerSection, ByName(OPTIMIZER, OptimizerSection, OPTIMIZER_KEYS)] = Field(
         default_factory=AdamWAloneSection, description="the update rule"
     )

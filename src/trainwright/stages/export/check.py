@@ -17,6 +17,17 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
     for number, name in enumerate(recipe.export.names):
         if name == "huggingface":
             yield from _huggingface(recipe, where=f"export.formats.{number}")
+        elif name == "peft":
+            yield from _peft(recipe, where=f"export.formats.{number}")
+
+
+def _peft(recipe: Recipe, *, where: str) -> Iterator[RecipeError]:
+    """Yields that there are no adapters to write, or that they would be rounded."""
+    if not recipe.train.method.adapts:
+        seen, fix = f"train.method.name={recipe.train.method.name}", "set it to lora, or export huggingface"
+        yield RecipeError("this form has adapters, and whole weights are trained", where=where, seen=seen, fix=fix)
+    if recipe.export.dtype != "fp32":
+        yield RecipeError("adapters are written in fp32", where="export.dtype", seen=recipe.export.dtype, fix="drop it")
 
 
 def _huggingface(recipe: Recipe, *, where: str) -> Iterator[RecipeError]:

@@ -12,6 +12,7 @@ from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.core.registry import is_reference, load
 from trainwright.core.spelling import did_you_mean
+from trainwright.planner.counts.adapters import placed
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.workload import ParallelPlan
@@ -33,6 +34,7 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
     del tokenizer
     how, task = recipe.train.exec, recipe.task.name
     yield from _layout(recipe)
+    yield from _method(recipe)
     if is_reference(task):
         yield from MAKE.problems(recipe.task.kind.make, where="task.name")
     metric = how.best_by.split()[-1]
@@ -52,6 +54,16 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
             yield problem
 
 
+def _method(recipe: Recipe) -> Iterator[RecipeError]:
+    """Yields why the adapters that are asked for cannot be; that there is a base is known where steps are wired."""
+    method = recipe.train.method
+    if method.adapts:
+        try:
+            placed(recipe.model_spec(vocabulary=1), method.targets)
+        except RecipeError as error:
+            yield error.at("train.method.targets")
+
+
 def _layout(recipe: Recipe) -> Iterator[RecipeError]:
     """Yields why the trainer does not execute the layout that is asked for, or with ``auto`` none at all."""
     train, layout = recipe.train, recipe.train.exec.layout
@@ -66,6 +78,7 @@ def _layout(recipe: Recipe) -> Iterator[RecipeError]:
         divides=recipe.task.kind.divides,
         optimizer=train.optimizer,
         precision=train.precision,
+        adapts=train.method.adapts,
     )
     if reasons:
         yield RecipeError("the trainer cannot execute this", where=where, seen="; ".join(reasons))

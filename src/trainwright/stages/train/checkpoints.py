@@ -28,7 +28,7 @@ from trainwright.artifact.checkpoint.index import (
     step_of,
 )
 from trainwright.artifact.events import Events
-from trainwright.artifact.model_folder import CHAT_TEMPLATE, SHAPE_FILE, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
+from trainwright.artifact.model_folder import ADAPTERS, CHAT_TEMPLATE, SHAPE_FILE, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, MachineError, TrainingError, in_one_line
 from trainwright.core.records import to_json
@@ -36,7 +36,6 @@ from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.weights import save_weights
 from trainwright.spec.measures import PhaseTimes
-from trainwright.spec.model import ModelSpec
 from trainwright.stages.train.metrics import mean_loss
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.saving.keeping import Policy, measured
@@ -180,7 +179,7 @@ class Checkpoints:
             index=self._index(state),
             copies=copies,
             exchange=self._exchange,
-            small=partial(_write_small, spec=state.network.spec, tokenizer=self._tokenizer, progress=state.progress),
+            small=partial(_write_small, network=state.network, tokenizer=self._tokenizer, progress=state.progress),
             complete=self._drop_others,
             elsewhere=self._elsewhere,
         )
@@ -331,8 +330,8 @@ class Checkpoints:
             self._events.message(f"{fetched.name} comes from where checkpoints go")
 
 
-def _write_small(folder: Path, *, spec: ModelSpec, tokenizer: Path, progress: TrainingProgress) -> None:
-    _write_shape(folder, spec, tokenizer)
+def _write_small(folder: Path, *, network: Network, tokenizer: Path, progress: TrainingProgress) -> None:
+    _write_shape(folder, network, tokenizer)
     write_atomically(folder / STATE, json.dumps(asdict(progress)).encode())
 
 
@@ -345,14 +344,20 @@ def whole_on_cpu(tensors: Iterable[tuple[str, Tensor]], world: World) -> dict[st
     return whole
 
 
-def write_bundle(directory: Path, spec: ModelSpec, weights: Mapping[str, Tensor], tokenizer: Path) -> None:
-    """``model.json``, ``model.safetensors`` and ``tokenizer.json``: enough to build the model and talk to it."""
-    _write_shape(directory, spec, tokenizer)
+def write_bundle(directory: Path, network: Network, weights: Mapping[str, Tensor], tokenizer: Path) -> None:
+    """``model.json``, ``model.safetensors`` and ``tokenizer.json``: enough to build the model and talk to it.
+
+    With adapters ``adapters.json`` too, which says where their base is.
+    """
+    _write_shape(directory, network, tokenizer)
     save_weights(directory / WEIGHTS, weights)
 
 
-def _write_shape(directory: Path, spec: ModelSpec, tokenizer: Path) -> None:
-    write_atomically(directory / SHAPE_FILE, json.dumps(to_json(spec), indent=1).encode() + b"\n")
+def _write_shape(directory: Path, network: Network, tokenizer: Path) -> None:
+    write_atomically(directory / SHAPE_FILE, json.dumps(to_json(network.spec), indent=1).encode() + b"\n")
+    if network.adaptation is not None:
+        record = json.dumps(to_json(network.adaptation), indent=1, sort_keys=True)
+        write_atomically(directory / ADAPTERS, record.encode() + b"\n")
     shutil.copyfile(tokenizer, directory / TOKENIZER)
     for name in (CHAT_TEMPLATE, TOKENIZER_CONFIG):
         if (tokenizer.parent / name).is_file():

@@ -27,6 +27,7 @@ ALSO: Mapping[str, tuple[object, ...]] = {"offload": ("optimizer",)}
 """Values that are executed too."""
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 OF_FLOAT8 = "trainwright.model.precision.refusals:refusals"
+OF_ADAPTERS = "trainwright.model.adapters.refusals:refusals"
 OF_KERNELS = "trainwright.model.kernels.refusals:refusals"
 OF_PARTS = "trainwright.model.experts.refusals:refusals"
 OF_RECOMPUTE = "trainwright.model.kernels.refusals:of_recompute"
@@ -41,10 +42,12 @@ def refusals(
     divides: bool = True,
     optimizer: OptimizerSection | None = None,
     precision: str | None = None,
+    adapts: bool = False,
 ) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
 
     ``divides``: whether the task's sequences may lie on several ranks. ``optimizer``: the recipe's, where it is known.
+    ``adapts``: adapters are trained.
     """
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
@@ -58,6 +61,8 @@ def refusals(
     if parallel.cp > 1 and not divides:
         alone += (f"cp={parallel.cp}: the task reads whole sequences; set cp=1",)
     alone += () if optimizer is None else optimizer.refusals(parallel)
+    if adapts:
+        alone += load(OF_ADAPTERS, kind="layout")(parallel, precision)
     if precision == "fp8":
         alone += load(OF_FLOAT8, kind="precision")(parallel, recompute)
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
@@ -87,6 +92,7 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
                 divides=recipe.task.kind.divides,
                 optimizer=recipe.train.optimizer,
                 precision=work.precision,
+                adapts=work.adapter is not None,
             ),
         )
 

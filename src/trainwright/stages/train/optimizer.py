@@ -87,7 +87,7 @@ class Optimizers:
     """
 
     def __init__(self, network: Network, section: OptimizerSection, kernel: UpdateKernel = "fused") -> None:
-        self._names: dict[Tensor, str] = {parameter: name for name, parameter in network.named_parameters()}
+        self._names: dict[Tensor, str] = {parameter: name for name, parameter in network.trained().items()}
         make: OptimizerFunction = OPTIMIZER.load(section.name)
         with blaming(section.name, where=KEY):
             self.members = [instance(member, Optimizer) for member in make(network, section)]

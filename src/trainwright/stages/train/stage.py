@@ -30,6 +30,7 @@ from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.weights.method import WHOLE
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, whole_on_cpu, write_bundle
 from trainwright.stages.train.layout import check_executable, plan_differences
@@ -40,6 +41,7 @@ from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
+METHOD = "trainwright.stages.train.weights.method:apply"
 BASE = "trainwright.stages.train.base:begin_with"
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
 FLOAT8 = "trainwright.model.precision.float8:convert"
@@ -98,7 +100,7 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
     with trainer.optimizers.result():
         weights = whole_on_cpu(trainer.network.stored(), world)
         if world.leads:
-            write_bundle(out, trainer.network.spec, weights, dataset.tokenizer_path)
+            write_bundle(out, trainer.network, weights, dataset.tokenizer_path)
     if world.leads:
         record = json.dumps(to_json(summary), indent=1, allow_nan=False)
         write_atomically(out / "summary.json", record.encode() + b"\n")
@@ -235,8 +237,12 @@ def make_network(
     )
     if base is None:
         network.initialise(recipe.seed)
-        return network, None
-    return network, load(BASE, kind="base")(network, recipe, tokenizer, base)
+        new_head: str | None = None
+    else:
+        new_head = load(BASE, kind="base")(network, recipe, tokenizer, base)
+    if recipe.train.method != WHOLE:
+        load(METHOD, kind="method")(network, recipe, base, new_head=new_head is not None)
+    return network, new_head
 
 
 def _headline(summary: TrainSummary) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class TrainingStep:
         """
         self.task = task
         self.device = network.device
-        self.parameters = list(network.parameters())
+        self.parameters = list(network.trained().values())
         self.optimizers = optimizers
         self.clock = clock
         self.micro_batch = micro_batch

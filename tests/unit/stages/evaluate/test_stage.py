@@ -55,7 +55,7 @@ def world(tmp_path):
         model.initialise(1)
         bundle = tmp_path / "bundle"
         bundle.mkdir()
-        write_bundle(bundle, model.spec, dict(model.named_parameters()), dataset.tokenizer_path)
+        write_bundle(bundle, model, dict(model.named_parameters()), dataset.tokenizer_path)
         train = make_artifact(tmp_path, "train", {path.name: path.read_bytes() for path in bundle.iterdir()})
         plan = make_plan(tmp_path, recipe, vocabulary=dataset.vocabulary)
         return recipe, {"dataset": data, "checkpoint": train, "plan": plan}, model, dataset
@@ -117,7 +117,7 @@ def test_a_model_that_tells_other_labels_is_refused(world, tmp_path):
     told = Decoder(replace(model.spec, classes=2, labels=("ham", "spam"), language_head=False))
     told.initialise(1)
     (tmp_path / "told").mkdir()
-    write_bundle(tmp_path / "told", told.spec, dict(told.named_parameters()), dataset.tokenizer_path)
+    write_bundle(tmp_path / "told", told, dict(told.named_parameters()), dataset.tokenizer_path)
     files = {path.name: path.read_bytes() for path in (tmp_path / "told").iterdir()}
     checkpoint = make_artifact(tmp_path / "other", "train", files)
     other = recipe.model_copy(update={"task": TaskSection(name="classify", labels=("spam", "ham"))})

@@ -17,8 +17,8 @@ from torch import Tensor
 from trainwright.artifact.checkpoint.index import AVERAGE
 from trainwright.core.registry import load
 from trainwright.model.network import Network
-from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.train import TrainSection
+from trainwright.spec.sections.weights.average import EmaSection
 from trainwright.stages.train.optimizer import Optimizers, moved
 
 UPDATES = "average_updates"
@@ -78,7 +78,7 @@ class AveragedOptimizers(Optimizers):
         self._inner, self._section, self._start = inner, section, start
         self.members = inner.members
         self._network = network
-        self._weights = dict(network.named_parameters())
+        self._weights: dict[str, Tensor] = dict(network.trained())
         exact = {name: torch.promote_types(weight.dtype, torch.float32) for name, weight in self._weights.items()}
         self._averages = {name: weight.detach().to(exact[name], copy=True) for name, weight in self._weights.items()}
         self._steps = 0

@@ -28,7 +28,7 @@ class ScheduleFreeOptimizers(Optimizers):
             kernel: as ``Optimizers`` takes it.
         """
         self._inner, self.members = inner, inner.members
-        self._weights = dict(network.named_parameters())
+        self._weights = network.trained()
         self._averaging = {
             parameter: member
             for member in inner.members

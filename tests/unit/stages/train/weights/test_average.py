@@ -14,9 +14,9 @@ from trainwright.core.errors import RecipeError
 from trainwright.model.bundle import load_bundle
 from trainwright.model.decoder import Decoder
 from trainwright.model.tasks.task import EvaluationOptions, load_task
-from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.updates.optimizer import AdamWAloneSection
+from trainwright.spec.sections.weights.average import EmaSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.weights.average import AveragedOptimizers
 

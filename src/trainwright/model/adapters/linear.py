@@ -1,0 +1,151 @@
+"""``AdaptedLinear``: a frozen matrix with the factors of adapters beside it.
+
+Shape legend: ``batch`` (any dims), ``inputs``, ``outputs``, ``rank``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from trainwright.model.layers import Linear
+from trainwright.spec.parts.adaptation import LowRank
+
+
+class Factors(nn.Module):
+    """One adapter beside one matrix: ``scale * b @ a``, and with DoRA the lengths of the rows of the sum."""
+
+    def __init__(self, inputs: int, outputs: int, how: LowRank, *, magnitude: bool) -> None:
+        super().__init__()
+        self.scale = how.scale
+        self.a = nn.Parameter(torch.empty(how.rank, inputs))
+        self.b = nn.Parameter(torch.empty(outputs, how.rank))
+        self.magnitude = nn.Parameter(torch.empty(outputs)) if magnitude else None
+
+    def added(
+        self, x: Float[Tensor, "*batch inputs"], product: Float[Tensor, "*batch outputs"]
+    ) -> Float[Tensor, "*batch outputs"]:
+        """Returns the base's product of ``x`` with the factors' added, in its dtype; of ``x`` no copy is saved."""
+        inner = F.linear(x, self.a.to(x.dtype)).flatten(0, -2)
+        whole = torch.addmm(product.flatten(0, -2), inner, self.b.to(x.dtype).T, alpha=self.scale)
+        return whole.view(product.shape)
+
+    def sum(self, weight: Float[Tensor, "outputs inputs"]) -> Float[Tensor, "outputs inputs"]:
+        """Returns matrix and factors as one matrix, in fp32 or more, with rows as long as they come."""
+        exact = torch.promote_types(weight.dtype, torch.float32)
+        return weight.to(exact) + self.scale * (self.b.to(exact) @ self.a.to(exact))
+
+    @torch.no_grad()
+    def lengths(self, weight: Float[Tensor, "outputs inputs"]) -> Float[Tensor, " outputs"]:
+        """Returns the lengths of the sum's rows: constants in the gradient (Liu et al., 2024, section 4.3)."""
+        return torch.linalg.vector_norm(self.sum(weight), dim=1)
+
+    def stretch(self, weight: Float[Tensor, "outputs inputs"]) -> Float[Tensor, " outputs"] | None:
+        """Returns what the sum's rows are multiplied by; None where they stay as they are."""
+        return None if self.magnitude is None else self.magnitude / self.lengths(weight)
+
+    @torch.no_grad()
+    def merged(self, weight: Float[Tensor, "outputs inputs"]) -> Float[Tensor, "outputs inputs"]:
+        """Returns the one matrix that computes the same, in the dtype of ``weight``."""
+        stretch = self.stretch(weight)
+        whole = self.sum(weight)
+        return (whole if stretch is None else stretch.to(whole.dtype).unsqueeze(1) * whole).to(weight.dtype)
+
+
+class AdaptedLinear(Linear):
+    """A ``Linear`` whose own weight is frozen, with adapters by name beside it; the ``active`` ones act.
+
+    What the factors' products need of the input is the tensor that the layer was given: several layers on one input
+    share it, and nothing is copied.
+    """
+
+    weight: nn.Parameter
+    bias: nn.Parameter | None
+
+    def __init__(self, base: Linear) -> None:
+        nn.Module.__init__(self)
+        self.weight = base.weight
+        self.bias = base.bias
+        self.adapters = nn.ModuleDict()
+        self._active: tuple[str, ...] = ()
+        self._before: Tensor | None = None
+
+    def add(self, name: str, how: LowRank, *, magnitude: bool) -> Factors:
+        """Adds factors without values under a name; they lie where the weight does, in fp32.
+
+        Raises:
+            ValueError: there are some of this name.
+        """
+        if name in self.adapters:
+            raise ValueError(f"there is an adapter {name!r} already")
+        outputs, inputs = self.weight.shape
+        with self.weight.device:
+            factors = Factors(inputs, outputs, how, magnitude=magnitude)
+        self.adapters[name] = factors
+        return factors
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        """Returns the names of the adapters that act."""
+        return self._active
+
+    @active.setter
+    def active(self, names: tuple[str, ...]) -> None:
+        self._active = names
+        self.products = 1 + 2 * len(names)
+
+    @property
+    def merged(self) -> bool:
+        """Returns whether the weight stands for its adapters too."""
+        return self._before is not None
+
+    def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
+        """Project the last dim, in the dtype of ``x``."""
+        acting = [] if self.merged else self._acting()
+        if all(factors.magnitude is None for factors in acting):
+            result = super().forward(x)
+            for factors in acting:
+                result = factors.added(x, result)
+            return result
+        product = result = F.linear(x, self.weight.to(x.dtype))
+        for factors in acting:
+            changed = factors.added(x, product)
+            stretch = factors.stretch(self.weight)
+            if stretch is not None:
+                changed = changed * stretch.to(x.dtype)
+            # One adapter alone needs no difference, which would lose digits.
+            result = changed if len(acting) == 1 else result + (changed - product)
+        return result if self.bias is None else result + self.bias.to(x.dtype)
+
+    def _acting(self) -> list[Factors]:
+        return [cast("Factors", self.adapters[name]) for name in self.active]
+
+    @torch.no_grad()
+    def merge(self) -> None:
+        """Puts the active adapters into the weight; the weight before is kept for ``unmerge``."""
+        if self.merged:
+            return
+        self._before = self.weight.detach().clone()
+        exact = torch.promote_types(self.weight.dtype, torch.float32)
+        self.weight.copy_(merged_weight(self.weight.to(exact), self._acting()))
+
+    @torch.no_grad()
+    def unmerge(self) -> None:
+        """Puts back the very bits that the weight had before ``merge``."""
+        if self._before is not None:
+            self.weight.copy_(self._before)
+            self._before = None
+
+
+def merged_weight(
+    weight: Float[Tensor, "outputs inputs"], acting: Sequence[Factors]
+) -> Float[Tensor, "outputs inputs"]:
+    """Returns the one matrix that computes what a matrix does with adapters beside it."""
+    if len(acting) == 1:
+        return acting[0].merged(weight)
+    return weight + sum((factors.merged(weight) - weight for factors in acting), torch.zeros_like(weight))

@@ -1,0 +1,1 @@
+"""Sections that say which weights are trained, and which ones a training gives."""

@@ -1,0 +1,56 @@
+"""``train.method``: adapters beside the weights of a base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainwright.artifact.weight_headers import model_digest
+from trainwright.core.errors import RecipeError
+from trainwright.model.adapters.attach import attach, initialise
+from trainwright.model.network import Network
+from trainwright.planner.counts.adapters import placed
+from trainwright.spec.parts.adaptation import Adaptation, BaseModel, LowRank
+from trainwright.spec.recipe import Recipe
+
+
+def apply(network: Network, recipe: Recipe, base: Path | None, *, new_head: bool) -> None:
+    """Freezes a base's weights, and puts the adapters of a recipe beside them.
+
+    Frozen weights are kept in the dtype that they enter products in: the same bits there, in half the bytes.
+
+    Args:
+        network: whole, with its base's weights.
+        recipe: says the method.
+        base: the folder that the weights came from.
+        new_head: the head is not the base's: it is trained whole beside adapters.
+
+    Raises:
+        RecipeError: there is no base, or the network lacks a layer.
+        DataError: the base cannot be read.
+    """
+    method = recipe.train.method
+    if base is None:
+        raise without_base()
+    how = LowRank(rank=method.rank, scale=method.scale)
+    modules = dict.fromkeys(placed(network.spec, method.targets), how)
+    magnitude = method.name == "dora"
+    head = (network.head_weight, network.logit_bias) if new_head else ()
+    factors = attach(network, modules, magnitude=magnitude)
+    for parameter in network.parameters():
+        if any(parameter is own for own in head):
+            parameter.requires_grad_()
+        elif not parameter.requires_grad:
+            parameter.data = parameter.data.to(network.compute_dtype)
+    assert len(factors) == len(modules)
+    initialise(network, recipe.seed)
+    source = BaseModel(path=str(base.resolve()), digest=model_digest(base))
+    network.adaptation = Adaptation(modules=modules, base=source, magnitude=magnitude)
+
+
+def without_base() -> RecipeError:
+    """Returns the error of adapters that stand beside nothing."""
+    return RecipeError(
+        "adapters are trained beside the weights of a base, and there is none",
+        where="train.method.name",
+        fix="set model.init_from, or let the step go on from another one",
+    )

@@ -1,0 +1,20 @@
+"""Layouts and precisions that adapters are not trained in."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainwright.model.adapters.refusals import refusals
+from trainwright.spec.workload import ParallelPlan
+
+
+@pytest.mark.parametrize("axis", ["tp", "pp"])
+def test_axes_are_refused_by_name(axis) -> None:
+    (reason,) = refusals(ParallelPlan(**{axis: 2}), "bf16")
+    assert reason.startswith(f"{axis}=2: ")
+    assert reason.endswith(f"set {axis}=1")
+
+
+def test_fp8_is_refused_and_data_parallel_is_not() -> None:
+    assert refusals(ParallelPlan(dp_replicate=2, dp_shard=2, cp=2), "bf16") == ()
+    assert "train.precision" in refusals(ParallelPlan(), "fp8")[0]

@@ -1,0 +1,36 @@
+"""Where rows of our matrices lie in Hugging Face's: put back there, they make the family's own weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fixtures import tiny_models
+from trainwright.core.errors import RecipeError
+from trainwright.model.adapters.rows import rows_of
+from trainwright.model.build import build_network
+from trainwright.model.layers import Linear
+from trainwright.planner.counts.adapters import placed
+from trainwright.spec.families.family import huggingface_form
+from trainwright.spec.model import FAMILIES
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "vit"])
+def test_rows_are_those_of_the_family(family) -> None:
+    network = build_network(tiny_models.spec(family))
+    network.initialise(0)
+    weights = dict(network.named_parameters())
+    theirs = huggingface_form(family, where="x").to_hf(weights, network.spec)
+    found = rows_of(network.spec, placed(network.spec, ["all-linear"]), where="x")
+    linear = {path for path, module in network.named_modules() if isinstance(module, Linear)}
+    assert set(found) == {path for path in linear if path.startswith("blocks.")}
+    for path, place in found.items():
+        whole = theirs[f"{place.module}.weight"]
+        whole = whole.T if place.transposed else whole
+        assert place.outputs == whole.shape[0]
+        assert torch.equal(whole[place.rows], weights[f"{path}.weight"])
+
+
+def test_a_layer_without_a_form_is_named() -> None:
+    with pytest.raises(RecipeError, match=r"blocks\.0\.ffn\.gate"):
+        rows_of(tiny_models.spec("gpt2"), ["blocks.0.ffn.gate"], where="x")

@@ -1,0 +1,57 @@
+"""The exporter ``peft``: what it refuses; what it writes is held against peft where the format is (model/adapters)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from trainwright.artifact.weight_headers import model_digest
+from trainwright.core.errors import RecipeError
+from trainwright.core.records import to_json
+from trainwright.model.bundle import load_bundle
+from trainwright.spec.parts.adaptation import Adaptation, BaseModel, LowRank
+from trainwright.stages.export.check import problems
+from trainwright.stages.export.exporter import Exporter
+from trainwright.stages.export.peft import Peft
+
+
+def test_it_writes_the_adapters_and_reads_the_same_logits(tiny, make_trained, recipe, tmp_path) -> None:
+    network = tiny.decoder()
+    base = tiny.write_trained(tmp_path / "base", network, tiny.tokenizer())
+    trained = make_trained(network)
+    path = "blocks.0.attention.value"
+    b = torch.full((16, 2), 0.5)
+    save_file(
+        {f"{path}.adapters.default.a": torch.ones(2, 32), f"{path}.adapters.default.b": b},
+        trained.path / "model.safetensors",
+    )
+    source = BaseModel(path=str(base), digest=model_digest(base))
+    said = Adaptation(modules={path: LowRank(rank=2, scale=0.25)}, base=source)
+    (trained.path / "adapters.json").write_text(json.dumps(to_json(said)))
+    merged, _ = load_bundle(trained.path)
+    exporter, out = Peft(), tmp_path / "out"
+    assert isinstance(exporter, Exporter)
+    out.mkdir()
+    exporter.write(out, merged, recipe=recipe, trained=trained, dtype=torch.float32)
+    written = load_file(out / "adapter_model.safetensors")
+    assert torch.equal(written["base_model.model.model.layers.0.self_attn.v_proj.lora_B.weight"], b)
+    tokens = torch.arange(24).reshape(1, 24)
+    with torch.no_grad():
+        assert torch.allclose(exporter.read(out)(tokens), merged.logits(merged(tokens)), atol=1e-5)
+
+
+def test_a_model_that_was_trained_whole_has_no_adapters(tiny, make_trained, recipe, tmp_path) -> None:
+    network = tiny.decoder()
+    with pytest.raises(RecipeError, match="has no adapters"):
+        Peft().write(tmp_path, network, recipe=recipe, trained=make_trained(network), dtype=torch.float32)
+
+
+def test_what_cannot_be_is_known_before(recipe) -> None:
+    record = recipe.model_dump(mode="json")
+    record["export"] = {"formats": ["peft"], "dtype": "bf16"}
+    found = [str(problem) for problem in problems(type(recipe).model_validate(record), None)]
+    assert any("whole weights are trained" in text for text in found)
+    assert any("export.dtype" in text for text in found)

@@ -1,0 +1,160 @@
+"""Training with adapters: what changes, what is stored, that it resumes to the same bits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from trainwright.artifact.events import read_events
+from trainwright.core.errors import DataError, RecipeError
+from trainwright.model import hf
+from trainwright.model.adapters.attach import adapted_layers
+from trainwright.model.build import build_network
+from trainwright.model.bundle import load_bundle
+from trainwright.spec.recipe import Recipe
+from trainwright.stages.train.base import begin_with
+from trainwright.stages.train.weights.method import apply
+
+VOCABULARY = 299  # of the fixture's tokenizer
+
+
+@pytest.fixture
+def make_base(make_recipe, dataset, tmp_path):
+    """Returns a recipe that begins with a Hugging Face directory of random weights, and that directory."""
+
+    def make(family="llama", **train):
+        folder = tmp_path / f"{family}-base"
+        recipe = make_recipe(family=family, **train)
+        network = build_network(recipe.model_spec(vocabulary=VOCABULARY))
+        network.initialise(3)
+        folder.mkdir()
+        hf.write(folder, network.spec, dict(network.named_parameters()), dtype=torch.float32, extra={})
+        (folder / "tokenizer.json").write_bytes((dataset.path / "tokenizer.json").read_bytes())
+        record = recipe.model_dump(mode="json")
+        record["model"]["init_from"] = str(folder)
+        return Recipe.model_validate(record), folder
+
+    return make
+
+
+class KillAt:
+    def __init__(self, step):
+        self.step = step
+
+    def __call__(self, event):
+        if event.kind == "progress" and event.value == self.step:
+            raise SystemExit(137)
+
+
+SHORT = {"duration": "6 steps", "exec_checkpoint_every": 1e-9}
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"name": "lora", "rank": 4},
+        {"name": "lora", "rank": 4, "scaling": "alpha/sqrt(rank)", "targets": ["query", "value"]},
+        {"name": "dora", "rank": 2, "targets": ["blocks.1.*"]},
+    ],
+)
+def test_adapters_are_trained_stored_and_merged(make_base, inputs_for, train, tmp_path, family, method) -> None:
+    recipe, base = make_base(family, method=method, optimizer={"lr": 3e-3}, **SHORT)
+    train(recipe, inputs_for(recipe), tmp_path / "out")
+    stored = load_file(tmp_path / "out" / "model.safetensors")
+    assert stored
+    assert all(".adapters.default." in name for name in stored)
+    said = json.loads((tmp_path / "out" / "adapters.json").read_text())
+    assert said["base"]["path"] == str(base)
+    network, _ = load_bundle(tmp_path / "out")
+    before, _ = load_bundle(base)
+    weights, former = dict(network.named_parameters()), dict(before.named_parameters())
+    changed = {name for name in weights if not torch.equal(weights[name], former[name])}
+    assert changed == {f"{path}.weight" for path in said["modules"]}
+    for path, how in said["modules"].items():
+        a, b = (stored[f"{path}.adapters.default.{name}"] for name in "ab")
+        whole = former[f"{path}.weight"] + how["scale"] * b @ a
+        if method["name"] == "dora":
+            lengths = stored[f"{path}.adapters.default.magnitude"]
+            whole = (lengths / torch.linalg.vector_norm(whole, dim=1)).unsqueeze(1) * whole
+        assert torch.allclose(weights[f"{path}.weight"], whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_interrupted_training_ends_in_the_same_bits(make_base, inputs_for, train, tmp_path, optimizer) -> None:
+    average = {"decay": 0.9, "use": True}
+    recipe, _ = make_base(method={"name": "lora", "rank": 2}, optimizer={"name": optimizer}, ema=average, **SHORT)
+    inputs = inputs_for(recipe)
+    train(recipe, inputs, tmp_path / "whole")
+    with pytest.raises(SystemExit):
+        train(recipe, inputs, tmp_path / "parts", (KillAt(4),))
+    newest = max((tmp_path / "parts" / "checkpoints").glob("step-*"))
+    assert (
+        sum(path.stat().st_size for path in newest.iterdir())
+        < (tmp_path / "llama-base/model.safetensors").stat().st_size
+    )
+    half, _ = load_bundle(newest)  # a checkpoint is a model too: its base is found and merged
+    assert half.spec.family == "llama"
+    train(recipe, inputs, tmp_path / "parts")
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_memory_and_optimizer_are_of_what_is_trained(make_base, inputs_for, train, tmp_path) -> None:
+    recipe, _ = make_base(method={"name": "lora", "rank": 2, "targets": ["query"]}, **SHORT)
+    train(recipe, inputs_for(recipe), tmp_path / "out")
+    memory = {e.name: e.value for e in read_events(tmp_path / "out" / "events.jsonl") if e.kind == "memory"}
+    trained = 2 * 2 * (32 + 32)
+    assert memory["gradients"] == 4 * trained
+    assert memory["optimizer"] == pytest.approx(8 * trained, rel=0.05)
+
+
+def test_an_adapted_result_is_a_base_again(make_base, inputs_for, train, tmp_path) -> None:
+    recipe, _ = make_base(method={"name": "lora", "rank": 2}, **SHORT)
+    train(recipe, inputs_for(recipe), tmp_path / "first")
+    record = recipe.model_dump(mode="json")
+    record["model"]["init_from"] = str(tmp_path / "first")
+    again = Recipe.model_validate(record)
+    train(again, inputs_for(again), tmp_path / "second")
+    first, second = (dict(load_bundle(tmp_path / name)[0].named_parameters()) for name in ("first", "second"))
+    assert torch.equal(first["embedding"], second["embedding"])
+    name = "blocks.0.attention.query.weight"
+    assert not torch.equal(first[name], second[name])
+
+
+def test_a_base_that_changed_or_went_is_refused(make_base, inputs_for, train, tmp_path) -> None:
+    recipe, base = make_base(method={"name": "lora", "rank": 2}, **SHORT)
+    train(recipe, inputs_for(recipe), tmp_path / "out")
+    other = build_network(recipe.model_spec(vocabulary=VOCABULARY))
+    other.initialise(4)
+    hf.write(base, other.spec, dict(other.named_parameters()), dtype=torch.float32, extra={})
+    with pytest.raises(DataError, match="belong to another base"):
+        load_bundle(tmp_path / "out")
+    base.rename(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="base of these adapters is not there"):
+        load_bundle(tmp_path / "out")
+
+
+def test_adapters_need_a_base(make_recipe, inputs_for, train, tmp_path) -> None:
+    recipe = make_recipe(method={"name": "lora"})
+    with pytest.raises(RecipeError, match="there is none"):
+        train(recipe, inputs_for(recipe), tmp_path / "out")
+
+
+def test_frozen_weights_are_kept_in_the_dtype_of_products(make_base, dataset) -> None:
+    recipe, base = make_base(method={"name": "lora", "rank": 2})
+    network = build_network(recipe.model_spec(vocabulary=VOCABULARY), dtype=torch.bfloat16)
+    begin_with(network, recipe, dataset.path / "tokenizer.json", base)
+    tokens = torch.arange(32).reshape(2, 16)
+    with torch.no_grad():
+        before = network(tokens)
+        apply(network, recipe, base, new_head=False)
+        assert torch.equal(network(tokens), before), "new adapters add nothing, and rounding earlier changes no bit"
+    kept = {parameter.dtype for parameter in network.parameters() if not parameter.requires_grad}
+    trained = {parameter.dtype for parameter in network.parameters() if parameter.requires_grad}
+    assert (kept, trained) == ({torch.bfloat16}, {torch.float32})
+    assert len(dict(adapted_layers(network))) == 2 * 7
