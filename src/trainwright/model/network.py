@@ -93,7 +93,7 @@ class Network(nn.Module, ABC):
     def stored(self) -> Iterator[tuple[str, Tensor]]:
         """Yields by name what a checkpoint and the result hold: all that training moves, and what no base has.
 
-        Parameters come first, with adapters those alone that are trained, then what no gradient moves and training does.
+        Parameters come first, with adapters the trained ones alone, then what no gradient moves and training does.
         """
         yield from self.named_parameters() if self.adaptation is None else self.trained().items()
         for name, buffer in self.named_buffers():
