@@ -107,6 +107,10 @@ def test_scaled_positions_windows_and_scales_are_keys() -> None:
     spec = gemma.spec(vocabulary=300)
     assert (spec.window_tokens, spec.window_layers) == (64, (0,))
     assert spec.scales == Scales(embedding=8.0, attention=1.0)
+    experts = {"experts": {"count": 4, "active": 2, "ffn_width": 32}}
+    oss = ModelSection.model_validate(SIZES | experts | {"family": "gpt_oss", "window_tokens": 64})
+    spec = oss.spec(vocabulary=300)
+    assert (spec.window_tokens, spec.window_layers) == (64, (0,))
 
 
 def test_a_base_with_scaled_positions_says_what_to_write() -> None:
