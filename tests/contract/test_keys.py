@@ -89,7 +89,7 @@ def recipe(folder: Path, *overrides: str) -> Recipe:
         ),
         (
             "train.optimizer.momentm=0.5",
-            "train.optimizer.momentm: unknown key (expected one of name, lr, groups, momentum); did you mean 'momentum'?",
+            "train.optimizer.momentm: unknown key (expected one of name, lr, groups, momentum); did you mean",
         ),
         ("train.optimizer.betas=[0.9, 0.95]", "momentum); it goes with name: adamw or muon"),
         ("train.schedule.power=fast", "train.schedule.power: wrong value (seen 'fast', expected a number)"),
