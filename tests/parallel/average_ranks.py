@@ -19,6 +19,7 @@ from trainwright.artifact.checkpoint.index import AVERAGE
 from trainwright.spec.sections.weights.average import EmaSection
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.weights.average import AveragedOptimizers
+from trainwright.stages.train.weights.schedule_free import ScheduleFreeOptimizers
 from trainwright.stages.train.world import ALONE, World
 
 RANKS, STEPS, DECAY = 2, 4, 0.6
@@ -32,12 +33,19 @@ LAYOUTS: Mapping[str, Mapping[str, object]] = {
 }
 
 
+SCHEDULE_FREE = ("shards", "shared state", "matrices")
+"""Of them those in which the optimizer's own average is looked at too."""
+
+
 class Averaging(Training):
     """A training with an average."""
 
     def __init__(self, case: Case, world: World) -> None:
         super().__init__(case, world)
-        self.optimizers = AveragedOptimizers(self.network, self.optimizers, EmaSection(decay=DECAY), 0)
+        if case.optimizer == "schedule-free":
+            self.optimizers = ScheduleFreeOptimizers(self.network, self.optimizers)
+        else:
+            self.optimizers = AveragedOptimizers(self.network, self.optimizers, EmaSection(decay=DECAY), 0)
 
     def steps(self, *, looking: bool) -> list[dict[str, Tensor]]:
         """Every whole weight before the first update and after each; ``looking`` has passes of the average between."""
@@ -74,9 +82,9 @@ def far(some: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> float:
     return max(float((some[name] - others[name]).abs().max()) for name in others)
 
 
-def facts(layout: Mapping[str, object]) -> dict[str, float]:
+def facts(layout: Mapping[str, object], optimizer: str = "adamw") -> dict[str, float]:
     """How far a layout's average is from the mean of its own weights, and what a validation changes."""
-    case = Case(layout=layout, family="llama", optimizer="adamw")
+    case = Case(layout=layout, family="llama", optimizer=optimizer)
     ranked = Averaging(case, world_of(mesh_for(case.parallel), batch_sequences=SEQUENCES))
     pipelined = "pp" in layout
     seen = ranked.steps(looking=not pipelined)
@@ -111,5 +119,6 @@ def main(rank: int, ranks: int, folder: str) -> None:
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "OFF"
     with gloo(rank, ranks, folder):
         found = {name: facts(layout) for name, layout in LAYOUTS.items()}
+        found |= {f"schedule-free, {name}": facts(LAYOUTS[name], "schedule-free") for name in SCHEDULE_FREE}
         if rank == 0:
             Path(folder, "facts.json").write_text(json.dumps(found))

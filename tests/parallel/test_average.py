@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch.multiprocessing as mp
 
-from parallel.average_ranks import LAYOUTS, RANKS, main
+from parallel.average_ranks import LAYOUTS, RANKS, SCHEDULE_FREE, main
 
 pytestmark = pytest.mark.slow
 LATER = 1e-8
@@ -29,7 +29,7 @@ def test_it_is_the_mean_of_weights(layout, facts) -> None:
     assert facts[layout]["average alone"] < LATER
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [*LAYOUTS, *(f"schedule-free, {name}" for name in SCHEDULE_FREE)])
 def test_validation_sees_it_and_training_does_not(layout, facts) -> None:
     assert facts[layout]["given"] == 0
     assert facts[layout]["left behind"] == 0

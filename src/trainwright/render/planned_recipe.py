@@ -77,7 +77,11 @@ def _model_keys(model: ModelSpec) -> dict[str, Any] | None:
         return None
     names = ("family", "layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "context_tokens")
     keys = {name: getattr(model, name) for name in (*names, "tied", "rope_theta", "norm_epsilon")}
-    return keys if ModelSection(**keys).spec(vocabulary=model.vocabulary) == model else None
+    try:
+        shape = ModelSection(**keys).spec(vocabulary=model.vocabulary)
+    except ValueError:  # experts and latent attention have keys that are not written here
+        return None
+    return keys if shape == model else None
 
 
 def _train_keys(plan: Plan) -> dict[str, Any] | None:

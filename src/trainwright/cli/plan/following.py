@@ -95,7 +95,8 @@ def write_recipe(args: argparse.Namespace, question: Question, plan: Plan) -> No
         raise RecipeError(
             "no recipe says what was planned",
             where="--write-recipe",
-            expected="a llama or gpt2 decoder, trained from the start in fp32 states, without padding",
+            expected="a decoder without experts, all of whose shape is in its sizes, trained from the start in fp32 "
+            "states, without padding",
         )
     try:
         with path.open("x", encoding="utf-8") as file:

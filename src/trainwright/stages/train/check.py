@@ -21,6 +21,7 @@ from trainwright.stages.train.layout import refusals
 METRICS = {
     "next-token": ("loss", "bits_per_byte", "perplexity"),
     "masked": ("loss", "accuracy", "perplexity"),
+    "chat": ("loss", "perplexity"),
     "classify": ("loss", "accuracy", "macro_f1"),
 }
 """What our tasks measure on the validation split."""

@@ -95,7 +95,9 @@ def test_kernels_that_look_back_alone_are_refused(tiny, attention) -> None:
         build_network(tiny.spec("bert"), kernels=KernelChoice(attention=attention))
 
 
-@pytest.mark.parametrize("asked", [{"cache": object()}, {"part": range(1)}, {"places": torch.arange(9)}], ids=["cache", "part", "places"])
+@pytest.mark.parametrize(
+    "asked", [{"cache": object()}, {"part": range(1)}, {"places": torch.arange(9)}], ids=["cache", "part", "places"]
+)
 def test_parts_of_sequences_and_caches_are_refused(tiny, asked) -> None:
     with pytest.raises(ValueError, match="an encoder sees whole sequences"):
         tiny.encoder()(TOKENS, **asked)

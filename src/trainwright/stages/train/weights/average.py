@@ -8,7 +8,7 @@ anything for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
@@ -30,6 +30,31 @@ SCHEDULE_FREE = "trainwright.stages.train.weights.schedule_free:ScheduleFreeOpti
 
 def _all(tensor: Tensor) -> Tensor:
     return tensor
+
+
+def local_of(weights: Iterable[Tensor]) -> Callable[[Tensor], Tensor]:
+    """Returns what gives of these weights, and of tensors laid out as they are, the part that this process has."""
+    shared = any(hasattr(weight, "device_mesh") for weight in weights)
+    found: Callable[[Tensor], Tensor] = load(LOCAL, kind="layout") if shared else _all
+    return found
+
+
+@torch.no_grad()
+def give(network: Network, weights: Iterable[Tensor], values: Iterable[Tensor]) -> None:
+    """Fills weights of a network; those that are gathered from other ranks are let go, for they are none of these.
+
+    Args:
+        network: this process's part of it.
+        weights: parameters of it.
+        values: for each of them what this process has of the new one.
+    """
+    weights = tuple(weights)
+    part = local_of(weights)
+    if part is not _all:
+        for module in load(SHARDED, kind="layout")(network):
+            module.reshard()
+    for weight, value in zip(weights, values, strict=True):
+        part(weight).copy_(value)
 
 
 def averaged(network: Network, optimizers: Optimizers, train: TrainSection, start: int) -> Optimizers:
@@ -82,9 +107,7 @@ class AveragedOptimizers(Optimizers):
         exact = {name: torch.promote_types(weight.dtype, torch.float32) for name, weight in self._weights.items()}
         self._averages = {name: weight.detach().to(exact[name], copy=True) for name, weight in self._weights.items()}
         self._steps = 0
-        self._local: Callable[[Tensor], Tensor] = _all
-        if any(hasattr(weight, "device_mesh") for weight in self._weights.values()):
-            self._local = load(LOCAL, kind="layout")
+        self._local = local_of(self._weights.values())
 
     def step(self, share: float) -> None:
         """Update every parameter, then move the average where it is its turn."""
@@ -154,17 +177,8 @@ class AveragedOptimizers(Optimizers):
     def _averaged(self) -> Iterator[None]:
         """Gives the network the averaged weights, which take no more room than the gradients that are gone."""
         trained = [self._local(weight.detach()).clone() for weight in self._weights.values()]
-        self._give([self._local(average) for average in self._averages.values()])
+        give(self._network, self._weights.values(), map(self._local, self._averages.values()))
         try:
             yield
         finally:
-            self._give(trained)
-
-    @torch.no_grad()
-    def _give(self, values: list[Tensor]) -> None:
-        """Fills the network; weights that are gathered from other ranks are let go, for they are none of these."""
-        if self._local is not _all:
-            for module in load(SHARDED, kind="layout")(self._network):
-                module.reshard()
-        for weight, value in zip(self._weights.values(), values, strict=True):
-            self._local(weight).copy_(value)
+            give(self._network, self._weights.values(), trained)

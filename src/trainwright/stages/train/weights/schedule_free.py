@@ -5,29 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-import torch
 from torch import Tensor
 
 from trainwright.artifact.checkpoint.index import AVERAGE
 from trainwright.model.network import Network
 from trainwright.model.optimizers.elementwise import ScheduleFreeAdamW
-from trainwright.runtime.norms import local
-from trainwright.spec.workload import UpdateKernel
 from trainwright.stages.train.optimizer import Optimizers, moved
+from trainwright.stages.train.weights.average import give, local_of
 
 
 class ScheduleFreeOptimizers(Optimizers):
     """Schedule-free optimizers, whose average is made where it is needed: it takes no memory between updates."""
 
-    def __init__(self, network: Network, inner: Optimizers, kernel: UpdateKernel = "fused") -> None:
+    def __init__(self, network: Network, inner: Optimizers) -> None:
         """Stand before other optimizers.
 
         Args:
             network: this process's part of it.
             inner: over its parameters.
-            kernel: as ``Optimizers`` takes it.
         """
         self._inner, self.members = inner, inner.members
+        self._network = network
         self._weights = network.trained()
         self._averaging = {
             parameter: member
@@ -67,13 +65,11 @@ class ScheduleFreeOptimizers(Optimizers):
     @contextmanager
     def _averaged(self) -> Iterator[None]:
         """Gives the network the average, which takes no more room than the gradients that are gone."""
-        trained = {name: local(weight.detach()).clone() for name, weight in self._weights.items()}
-        with torch.no_grad():
-            for weight in self._weights.values():
-                local(weight).copy_(local(self._average(weight)))
+        weights = self._weights.values()
+        part = local_of(weights)
+        trained = [part(weight.detach()).clone() for weight in weights]
+        give(self._network, weights, (part(self._average(weight)) for weight in weights))
         try:
             yield
         finally:
-            with torch.no_grad():
-                for name, weight in self._weights.items():
-                    local(weight).copy_(trained[name])
+            give(self._network, weights, trained)
