@@ -73,7 +73,8 @@ def _latent(latent: LatentAttention, kv_heads: int) -> str:
     queries = "queries from the width" if latent.query_rank is None else f"queries from {latent.query_rank:,}"
     return (
         f"keys and values of {kv_heads} heads from {latent.kv_rank:,} elements, {queries}, "
-        f"{latent.rope_size} rotated, values of {latent.value_size}"
+        f"{latent.rope_size} rotated{'' if latent.interleaved else ' (pairs half of them apart)'}, "
+        f"values of {latent.value_size}"
     )
 
 
@@ -103,20 +104,36 @@ def _experts(experts: Experts) -> Iterator[tuple[str, str]]:
     gate = ", gated" if experts.shared_gate else ""
     yield "shared expert", shared + gate
     if experts.dense_layers:
-        yield "layers without experts", f"{experts.dense_layers}"
-    router = "balanced by an auxiliary loss" if experts.balance == "loss" else "balanced by a bias"
-    if experts.groups > 1 or experts.active_groups > 1:
-        router += f", {experts.active_groups} of {experts.groups} groups"
-    yield "router", router
+        numbers = "" if experts.dense is None else f" ({', '.join(map(str, experts.dense))})"
+        yield "layers without experts", f"{experts.dense_layers}{numbers}"
+    yield "router", _router(experts)
+    if experts.limit is not None:
+        yield "activation of experts", f"clamped at {experts.limit:g}, gate times {experts.steepness:g} in its sigmoid"
     biased = [name for name, has in (("router", experts.router_bias), ("experts", experts.bias)) if has]
     if biased:
         yield "biases of the mixture", ", ".join(biased)
+
+
+def _router(experts: Experts) -> str:
+    text = f"{experts.scores}, {'normalised' if experts.normalised else 'as they are'}"
+    if experts.scale != 1:
+        text += f", times {experts.scale:g}"
+    if experts.groups > 1 or experts.active_groups > 1:
+        best = "best" if experts.group_best == 1 else f"{experts.group_best} best"
+        text += f", {experts.active_groups} of {experts.groups} groups by their {best}"
+    if experts.balance == "bias":
+        text += f", balanced by a bias that moves by {experts.bias_rate:g}"
+    else:
+        text += f", balanced by an auxiliary loss of weight {experts.loss_weight:g}"
+    return text + (f", loss of large logits {experts.z_weight:g}" if experts.z_weight else "")
 
 
 def _normalisation(model: ModelSpec) -> str:
     text = f"{NORMS[model.norm]}, {model.norms_per_block} per block, epsilon {model.norm_epsilon:g}"
     if model.norm == "layernorm" and not model.norm_bias:
         text += ", without bias"
+    if model.post_norm:
+        text += ", over sums with the stream"
     if model.norm_offset:
         text += f", weights plus {model.norm_offset:g}"
     if model.embedding_norm:

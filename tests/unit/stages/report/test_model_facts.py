@@ -47,6 +47,7 @@ CHANGES = {
     "norm_bias": (NORMED, False),
     "parallel_residual": (LLAMA, True),
     "norms_per_block": (LLAMA, 4),
+    "post_norm": (LLAMA, True),
     "embedding_norm": (LLAMA, True),
     "final_norm": (LLAMA, False),
     "qk_norm": (LLAMA, True),
@@ -85,8 +86,20 @@ EXPERTS = {
     "groups": 4,
     "active_groups": 2,
     "balance": "bias",
+    "dense": (2,),
+    "scores": "sigmoid",
+    "normalised": False,
+    "scale": 2.5,
+    "group_best": 1,
+    "limit": 7.0,
+    "steepness": 1.0,
+    "loss_weight": 0.01,
+    "z_weight": 0.001,
+    "bias_rate": 0.01,
 }
-LATENTS = {"query_rank": None, "kv_rank": 16, "rope_size": 8, "value_size": 32}
+BESIDE = {"dense": {"dense_layers": 1}, "steepness": {"limit": 7.0}, "bias_rate": {"balance": "bias"}}
+"""What a mixture has where a field of its experts means something."""
+LATENTS = {"query_rank": None, "kv_rank": 16, "rope_size": 8, "value_size": 32, "interleaved": False}
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(ModelSpec)])
@@ -103,8 +116,9 @@ def test_rates_of_dropout_are_told_where_they_are_not_zero():
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Experts)])
 def test_every_field_of_a_mixture_is_told(name):
-    changed = replace(MIXED, experts=replace(MIXED.experts, **{name: EXPERTS[name]}))
-    assert model_facts(MIXED, None) != model_facts(changed, None)
+    experts = replace(MIXED.experts, **BESIDE.get(name, {}))
+    some, others = (replace(MIXED, experts=each) for each in (experts, replace(experts, **{name: EXPERTS[name]})))
+    assert model_facts(some, None) != model_facts(others, None)
 
 
 @pytest.mark.parametrize("name", ["embedding", "residual", "attention", "logits_divisor"])
