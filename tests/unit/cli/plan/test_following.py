@@ -92,7 +92,7 @@ def test_what_may_not_fit_names_the_command_of_a_plan_that_surely_does(capsys):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (("--model", "qwen3-8b", "--on", "8xh100"), "no recipe says what was planned"),
+        (("--model", "mixtral-8x7b", "--on", "8x8xh100"), "no recipe says what was planned"),
         (("a recipe.yaml", "--on", "8xh100"), "what is planned is a recipe already"),
         (("--model", "llama3-8b", "--on", "8xh100", "--sweep", "nodes=1,2"), "a sweep is many plans"),
     ],
