@@ -37,10 +37,11 @@ def test_pretrained_weights_have_to_be_there(tmp_path) -> None:
     assert [problem.what for problem in said(tmp_path, folder)] == ["no model here"]
     (folder / "config.json").write_text("{")
     assert [problem.what for problem in said(tmp_path, folder)] == ["cannot read JSON"]
-    (folder / "config.json").write_text(json.dumps({"model_type": "mistral"}))
+    (folder / "config.json").write_text(json.dumps({"model_type": "mistrall"}))
     (problem,) = said(tmp_path, folder)
-    assert problem.what == "this model_type can be planned, not trained"
-    assert (problem.where, problem.seen) == ("model.init_from", f"{folder}/config.json: 'mistral'")
+    assert problem.what == "unknown model_type"
+    assert "did you mean 'mistral'?" in str(problem)
+    assert (problem.where, problem.seen) == ("model.init_from", f"{folder}/config.json: 'mistrall'")
 
 
 @pytest.fixture

@@ -187,7 +187,10 @@ def _unknown_key(finding: _Finding, model: Shape) -> RecipeError:
     if finding.parent_shape and finding.parent_shape.by_name and (names := names_with(key, finding.parent_shape)):
         fix = f"it goes with {finding.parent_shape.by_name.tag}: {' or '.join(names)}"
     elif fix is None:
-        elsewhere = [dotted(path) for path, _ in walk(model) if path[-1] == key]
+        paths = [path for path, _ in walk(model) if path[-1] == key]
+        # A key of a list's entry is meant where no other has the name.
+        plain = [path for path in paths if not any(str(part).isdigit() for part in path)]
+        elsewhere = [dotted(path) for path in plain or paths]
         near = [other for other in elsewhere if other.startswith(f"{section}.")] or elsewhere
         fix = f"did you mean {' or '.join(repr(other) for other in near[:3])}?" if near else None
     return RecipeError(

@@ -12,7 +12,7 @@ from trainwright.core.extension import Extension
 from trainwright.core.frozen import dataclass
 from trainwright.core.plug_in import InstanceOf
 from trainwright.core.spelling import unknown
-from trainwright.spec.model import FAMILIES, PLANNED_FAMILIES, Activation, ModelKind, ModelSpec, Norm, Positions
+from trainwright.spec.model import FAMILIES, Activation, ModelKind, ModelSpec, Norm, Positions
 
 ENCODER = "trainwright.model.encoder.network:Encoder"
 DECODER = "trainwright.model.decoder:Decoder"
@@ -96,8 +96,7 @@ def huggingface_form(family: str, *, where: str) -> ModuleType:
         if module is None:
             raise RecipeError("this family has no Hugging Face form", where=where, seen=repr(family))
         return importlib.import_module(module)
-    what = "this model_type can be planned, not trained" if family in PLANNED_FAMILIES else "unknown model_type"
-    raise RecipeError(what, where=where, **unknown(family, FAMILIES))
+    raise RecipeError("unknown model_type", where=where, **unknown(family, FAMILIES))
 
 
 def huggingface_config(spec: ModelSpec, *, where: str) -> dict[str, Any]:

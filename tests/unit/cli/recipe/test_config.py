@@ -45,7 +45,7 @@ from trainwright.core.extension import with_keys
 from trainwright.spec.sections.updates.optimizer import OptimizerSection
 
 class HeavySection(OptimizerSection):
-    momentum: float = Field(0.9, ge=0, lt=1, description="share of the former step")
+    inertia: float = Field(0.9, ge=0, lt=1, description="share of the former step")
 
 @with_keys(HeavySection)
 def heavy(network, section):
@@ -56,7 +56,7 @@ def heavy(network, section):
 def test_explain_a_key_of_a_plug_in_that_a_recipe_names(recipe, capsys, tmp_path, monkeypatch):
     (tmp_path / "explained_rules.py").write_text(PLUG_IN, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    key, named = "train.optimizer.momentum", "train.optimizer={name: 'explained_rules:heavy'}"
+    key, named = "train.optimizer.inertia", "train.optimizer={name: 'explained_rules:heavy'}"
     assert main(["config", "explain", key, recipe, named]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1:3] == ["  share of the former step", "  type: number >= 0 and < 1"]

@@ -31,7 +31,7 @@ from trainwright.spec.sections.updates.schedule import DecaySection, WsdSection
         ({"exec": {"fit_memory": 20}}, "20 bytes hold no training: write the unit, 20GiB"),
         ({"exec": {"fit_memory": 20_480}}, "20,480 bytes hold no training: write the unit, 20480MiB"),
         ({"exec": {"best_by": "loss"}}, "min or max and a metric of validation: min loss, min bits_per_byte"),
-        ({"exec": {"best_by": "least loss"}}, "max accuracy or max macro_f1"),
+        ({"exec": {"best_by": "least loss"}}, "of masked and classify max accuracy too"),
         ({"exec": {"device": "gpu"}}, r"a GPU is called cuda \(NVIDIA\).*; training knows auto, cpu, cuda, rocm"),
         ({"exec": {"device": "hpu"}}, r"plans know hpu \(Gaudi\), and no training runs on it; training knows auto"),
     ],
