@@ -12,12 +12,13 @@ from trainwright.model.build import build_network
 from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.parts.experts import Experts
-from trainwright.spec.parts.latent import LatentAttention
 from trainwright.spec.workload import KernelChoice
 
 BUILT = frozenset(
     {
+        "sinks",
+        "experts",
+        "latent",
         "family",
         "layers",
         "width",
@@ -63,9 +64,6 @@ REFUSED = {
     "positions": "none",
     "norms_per_block": 3,
     "final_norm": False,
-    "sinks": True,
-    "experts": Experts(count=4, active=2, ffn_width=8),
-    "latent": LatentAttention(query_rank=None, kv_rank=8, rope_size=4, value_size=8),
     "further_layers": 1,
     "segments": 2,
     "pooler": True,

@@ -46,6 +46,8 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
     "norm": ("layernorm",),
     "norm_bias": (True,),
     "norms_per_block": (2,),
+    "post_norm": (False,),
+    "parallel_residual": (False,),
     "embedding_norm": (False,),
     "final_norm": (True,),
     "positions": ("learned",),
