@@ -16,7 +16,6 @@ PUT_TOGETHER = {
     "cli/plan/question.py": "what the answer asked for is about, written by each command",
     "core/config/": "a key stands before what pydantic or a validator says",
     "planner/": "the problems of a workload or a layout, joined",
-    "spec/families/family.py": "two texts, chosen by whether the family can be planned",
     "stages/data/": "what is wrong with a file, written where it is read",
     "stages/doctor/process.py": "how the process ended",
     "stages/plan/build.py": "the problems of a workload, joined",
