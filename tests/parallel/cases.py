@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
+from trainwright.spec.parts.rotary import RopeScaling
 from trainwright.spec.workload import AttentionKernel, ParallelPlan, Recompute, ReduceDtype
 
 SEQUENCES = 7
@@ -309,6 +310,14 @@ BLOCKED = (
 """Attention by flex_attention, as torch computes it where there is no kernel; one process has torch's fused one."""
 
 NEAR: dict[str, object] = {"window_tokens": 5, "window_layers": (0, 2), "window_rope_theta": 100.0}
+LONG = RopeScaling(
+    kind="longrope",
+    factor=4.0,
+    original_tokens=10,
+    short_factors=(1.0, 1.5, 2.0, 3.0),
+    long_factors=(2.0, 5.0, 9.0, 9.5),
+)
+"""A rank of two has fewer tokens than the original context, and its sequences have more."""
 PARTS = (
     case({"tp": 2}, {"family": "qwen3", "documents": True, "ragged": True}),
     case({"tp": 4, "sequence_parallel": False}, {"family": "qwen3", "dtype": "fp32"}),
@@ -317,6 +326,7 @@ PARTS = (
     case({"cp": 2}, {"family": "gemma2", "ragged": True}, **NEAR),
     case({"cp": 2, "context": "ulysses"}, {"family": "gemma3_text", "documents": True, "ragged": True}, **NEAR),
     case({"cp": 2}, FLEX | {"family": "mistral"}, window_tokens=5),
+    case({"cp": 2}, {"family": "llama", "documents": True}, rope_scaling=LONG),
     case({"pp": 2, "schedule": "zero_bubble"}, {"family": "gemma2", "documents": True}, **NEAR, layers=4),
     case({"dp_shard": 2}, {"family": "gemma3_text", "recompute": "full", "documents": True}, **NEAR),
 )

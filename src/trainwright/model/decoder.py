@@ -191,6 +191,7 @@ class Decoder(Network):
         self.share: Share | None = None
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
         self.context_of: Callable[..., Context] | None = None
+        self.context_ranks = 1
         self.masked_kernel_of: Callable[..., MaskedKernel] | None = None
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
         learned = spec.positions == "learned"
@@ -294,7 +295,7 @@ class Decoder(Network):
         tokens, positions, documents, cache, places = given
         whole = self.whole_tokens(tokens)
         here: dict[str, Any] = {"keys": whole, "device": tokens.device}
-        reach = whole if cache is None else cache.max_tokens
+        reach = whole * self.context_ranks if cache is None else cache.max_tokens
         rotary = None if self.rotary is None else self.rotary(positions, dtype, tokens=reach)
         sights = {}
         for window in {self.spec.window_of(layer): None for layer in range(self.spec.layers)}:

@@ -50,8 +50,11 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """Normalise the last dim, and multiply it by the weight and its offset."""
-        weight = self.weight + self.offset if self.offset else self.weight
-        return F.rms_norm(x, self.weight.shape, weight.to(x.dtype), self.epsilon)
+        weight = self.weight.to(x.dtype)
+        if self.offset:
+            # Rounded before the sum too, as it arrives where it is gathered or kept in 16 bits.
+            weight = (weight.to(torch.promote_types(x.dtype, torch.float32)) + self.offset).to(x.dtype)
+        return F.rms_norm(x, self.weight.shape, weight, self.epsilon)
 
 
 class LayerNorm(nn.Module):

@@ -65,3 +65,14 @@ def test_the_spec_chooses_and_the_inputs_dtype_computes(tiny, family):
         assert out.dtype == torch.bfloat16
         out.float().sum().backward()
         assert {parameter.grad.dtype for parameter in module.parameters()} == {torch.float32}
+
+
+def test_a_norm_with_an_offset_is_the_same_with_weights_gathered_in_16_bits() -> None:
+    norm = RMSNorm(256, epsilon=1e-6, offset=1.0)
+    with torch.no_grad():
+        norm.weight.copy_(torch.linspace(-0.9, 0.9, 256))
+    x = torch.randn(3, 256, generator=torch.Generator().manual_seed(0)).bfloat16()
+    kept = norm(x)
+    with torch.no_grad():
+        norm.weight.copy_(norm.weight.bfloat16())
+    assert torch.equal(norm(x), kept)

@@ -75,7 +75,7 @@ class ChatEncoder:
             begin, end = _common(ids, first), _common(ids, last)
             ends = begin + np.flatnonzero(np.isin(ids[begin:end], self._special))
             answers[begin : ends[-1] + 1 if len(ends) else end] = True
-        if not answers.any():
+        if not answers[1:].any():  # nothing predicts the first token
             raise Unfit("no token of an answer")
         return Encoded(ids=ids, answers=answers, text_bytes=len(text.encode()))
 

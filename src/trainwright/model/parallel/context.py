@@ -264,4 +264,5 @@ def divide(network: Network, mesh: Mesh) -> None:
             expected=f"a {Decoder.__name__}",
             fix="set cp=1",
         )
-    network.context_of = replace(division_of(mesh), kernel_of=network.masked_kernel_of, alibi=network.alibi).context
+    division = replace(division_of(mesh), kernel_of=network.masked_kernel_of, alibi=network.alibi)
+    network.context_of, network.context_ranks = division.context, division.ranks
