@@ -47,11 +47,11 @@ class Attention(nn.Module):
         self.kernel: AttentionKernel = "auto"
         self.head_size = spec.head_size
         self.causal = spec.kind == "decoder"
-        bias = spec.bias if spec.qkv_bias is None else spec.qkv_bias
+        bias = spec.qkv_biased
         self.query = Linear(spec.width, spec.heads * spec.head_size, bias=bias)
         self.key = Linear(spec.width, spec.kv_heads * spec.head_size, bias=bias)
         self.value = Linear(spec.width, spec.kv_heads * spec.head_size, bias=bias)
-        bias = spec.bias if spec.output_bias is None else spec.output_bias
+        bias = spec.output_biased
         self.out = Linear(spec.heads * spec.head_size, spec.width, bias=bias)
         self.query_norm = make_norm(spec, spec.head_size) if spec.qk_norm else None
         self.key_norm = make_norm(spec, spec.head_size) if spec.qk_norm else None

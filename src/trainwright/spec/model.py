@@ -156,6 +156,16 @@ class ModelSpec:
         return self.score_cap is not None or self.sinks
 
     @property
+    def qkv_biased(self) -> bool:
+        """Returns whether queries, keys and values have biases."""
+        return self.bias if self.qkv_bias is None else self.qkv_bias
+
+    @property
+    def output_biased(self) -> bool:
+        """Returns whether attention's output has a bias."""
+        return self.bias if self.output_bias is None else self.output_bias
+
+    @property
     def makes_logits(self) -> bool:
         """Returns whether there are logits over the vocabulary."""
         return self.language_head if self.language_head is not None else not self.classes

@@ -150,7 +150,7 @@ def _layer(spec: ModelSpec, layer: int, called: MixtureNames) -> Iterator[tuple[
 
 
 def _latent(spec: ModelSpec, *, straight: bool) -> Iterator[tuple[str, str]]:
-    biased = {"query_down", "kv_down"} if (spec.bias if spec.qkv_bias is None else spec.qkv_bias) else set()
+    biased = {"query_down", "kv_down"} if spec.qkv_biased else set()
     for part, theirs in _LATENT.items():
         if part.startswith("query") and (part == "query") != straight:
             continue
@@ -238,7 +238,7 @@ def latent_keys(spec: ModelSpec) -> dict[str, Any]:
     if latent is None:
         raise ValueError(f"Hugging Face's {spec.family} has latent attention, this shape has none")
     keys: dict[str, Any] = {
-        "attention_bias": spec.bias if spec.qkv_bias is None else spec.qkv_bias,
+        "attention_bias": spec.qkv_biased,
         "head_dim": latent.rope_size,
         "kv_lora_rank": latent.kv_rank,
         "q_lora_rank": latent.query_rank,

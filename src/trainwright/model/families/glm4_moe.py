@@ -10,7 +10,7 @@ from trainwright.spec.model import ModelSpec
 
 
 def _keys(spec: ModelSpec) -> dict[str, Any]:
-    bias = spec.bias if spec.qkv_bias is None else spec.qkv_bias
+    bias = spec.qkv_biased
     keys = {"attention_bias": bias, "use_qk_norm": spec.qk_norm, "partial_rotary_factor": spec.rotary_share}
     return {**deepseek_keys(spec), **keys}
 

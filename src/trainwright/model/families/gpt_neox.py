@@ -37,7 +37,7 @@ def to_config(spec: ModelSpec) -> dict[str, Any]:
     config = {
         "architectures": ["GPTNeoX"],
         "model_type": "gpt_neox",
-        "attention_bias": spec.bias if spec.qkv_bias is None else spec.qkv_bias,
+        "attention_bias": spec.qkv_biased,
         "attention_dropout": spec.dropout.attention,
         "hidden_act": activation_of(spec),
         "hidden_dropout": spec.dropout.residual,

@@ -133,8 +133,8 @@ def block_names(spec: ModelSpec) -> Iterator[tuple[str, str]]:
     if spec.qk_norm:
         yield "attention.query_norm.weight", "self_attn.q_norm.weight"
         yield "attention.key_norm.weight", "self_attn.k_norm.weight"
-    qkv = spec.bias if spec.qkv_bias is None else spec.qkv_bias
-    out = spec.bias if spec.output_bias is None else spec.output_bias
+    qkv = spec.qkv_biased
+    out = spec.output_biased
     for ours, theirs, bias in (
         ("attention.query", "self_attn.q_proj", qkv),
         ("attention.key", "self_attn.k_proj", qkv),
@@ -151,7 +151,7 @@ def block_names(spec: ModelSpec) -> Iterator[tuple[str, str]]:
 
 def attention_biases(spec: ModelSpec) -> dict[str, Any]:
     """Returns Llama's keys of biases."""
-    return {"attention_bias": spec.bias if spec.qkv_bias is None else spec.qkv_bias, "mlp_bias": spec.bias}
+    return {"attention_bias": spec.qkv_biased, "mlp_bias": spec.bias}
 
 
 _FORM = LlamaLike(family="llama", architecture="Llama", read=llama, keys=attention_biases)

@@ -17,7 +17,7 @@ def _keys(spec: ModelSpec) -> dict[str, Any]:
         "norm_topk_prob": experts.normalised,
         "num_experts": experts.count,
         "num_experts_per_tok": experts.active,
-        "qkv_bias": spec.bias if spec.qkv_bias is None else spec.qkv_bias,
+        "qkv_bias": spec.qkv_biased,
         "shared_expert_intermediate_size": experts.shared_ffn_width,
         "use_sliding_window": False,
         **sparse_keys(spec),

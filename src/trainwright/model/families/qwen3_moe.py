@@ -12,7 +12,7 @@ from trainwright.spec.model import ModelSpec
 def _keys(spec: ModelSpec) -> dict[str, Any]:
     experts = experts_of(spec)
     return {
-        "attention_bias": spec.bias if spec.qkv_bias is None else spec.qkv_bias,
+        "attention_bias": spec.qkv_biased,
         "moe_intermediate_size": experts.ffn_width,
         "norm_topk_prob": experts.normalised,
         "num_experts": experts.count,

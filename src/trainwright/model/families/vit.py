@@ -80,14 +80,14 @@ def to_config(spec: ModelSpec) -> dict[str, Any]:
         "num_channels": 3,
         "num_hidden_layers": spec.layers,
         "patch_size": spec.patch_size,
-        "qkv_bias": spec.bias if spec.qkv_bias is None else spec.qkv_bias,
+        "qkv_bias": spec.qkv_biased,
     }
 
 
 def _straight(spec: ModelSpec) -> Iterator[tuple[str, str]]:
     """Yields our names and theirs of the weights that have one shape in both."""
     yield from _WHOLE.items()
-    biased = spec.bias if spec.qkv_bias is None else spec.qkv_bias
+    biased = spec.qkv_biased
     for layer in range(spec.layers):
         for ours, theirs in _BLOCK.items():
             ours_here, theirs_here = f"blocks.{layer}.{ours}", f"vit.encoder.layer.{layer}.{theirs}"

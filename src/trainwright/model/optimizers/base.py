@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, overload
 
@@ -15,7 +16,7 @@ CHUNK_ELEMENTS = 1 << 18
 """Elements whose temporaries are there at once."""
 
 
-class ByTensor(Optimizer):
+class ByTensor(Optimizer, ABC):
     """An optimizer that updates one tensor after the other."""
 
     @overload
@@ -39,9 +40,9 @@ class ByTensor(Optimizer):
                 number += 1
         return loss
 
+    @abstractmethod
     def update(self, parameter: Tensor, grad_of: Tensor, group: dict[str, Any], number: int) -> None:
         """Update one tensor with its gradient, which may be overwritten; ``number`` is its place among all."""
-        raise NotImplementedError
 
     def zeros(self, parameter: Tensor, *names: str) -> None:
         """Begin states that are laid out as their parameter is."""

@@ -23,11 +23,6 @@ KEY = "train.optimizer.groups"
 NEAREST = 3
 
 
-def trained(network: Network) -> dict[str, nn.Parameter]:
-    """Returns the parameters that are trained, by name."""
-    return {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
-
-
 def grouped(
     network: Network, names: Iterable[str], *, lr: float, weight_decay: float, embedding_lr: float | None = None
 ) -> list[dict[str, Any]]:
@@ -35,7 +30,7 @@ def grouped(
 
     Matrices decay, and tables may have a rate: most rows of one get no gradient in a step, so that it may be higher.
     """
-    parameters = trained(network)
+    parameters = network.trained()
     tables = network.tables() if embedding_lr is not None else {}
     peaks = {"train/lr": lr, "train/embedding_lr": embedding_lr or lr}
     groups: dict[tuple[str, float], list[nn.Parameter]] = {}
@@ -79,7 +74,7 @@ def freeze(network: Network, groups: Sequence[GroupSection]) -> None:
         group_of = taken[name]
         if group_of is not None and groups[group_of].frozen:
             parameter.requires_grad_(False)
-    if not trained(network):
+    if not network.trained():
         raise RecipeError("every parameter is frozen", where=KEY, expected="some that are trained")
 
 

@@ -41,7 +41,7 @@ class LatentAttention(Attention):
         self.score_cap, self.sinks, self.causal = spec.score_cap, None, True
         scale = spec.scales.attention
         self.query_scale = None if scale is None else scale * math.sqrt(spec.score_size)
-        bias = spec.bias if spec.qkv_bias is None else spec.qkv_bias
+        bias = spec.qkv_biased
         queries = spec.heads * spec.score_size
         if latent.query_rank is None:
             self.query = Linear(spec.width, queries, bias=False)
@@ -52,7 +52,7 @@ class LatentAttention(Attention):
         self.kv_down = Linear(spec.width, latent.kv_rank + latent.rope_size, bias=bias)
         self.kv_norm = RMSNorm(latent.kv_rank, epsilon=EPSILON)
         self.kv_up = Linear(latent.kv_rank, spec.heads * (spec.head_size + latent.value_size), bias=False)
-        bias = spec.bias if spec.output_bias is None else spec.output_bias
+        bias = spec.output_biased
         self.out = Linear(spec.heads * latent.value_size, spec.width, bias=bias)
 
     def projected(self, x: Float[Tensor, "batch seq width"], rotary: Rotary | None) -> tuple[Queries, Keys, Values]:

@@ -88,14 +88,14 @@ def _stem(model: ModelSpec) -> Iterator[Matrix]:
 
 
 def _attention(model: ModelSpec) -> Iterator[Matrix]:
-    bias = model.bias if model.qkv_bias is None else model.qkv_bias
+    bias = model.qkv_biased
     if model.latent is None:
         keys = model.kv_heads * model.head_size
         for name, outputs in (("query", model.heads * model.head_size), ("key", keys), ("value", keys)):
             yield Matrix(name, outputs, model.width, "attention", layers=model.blocks, bias=bias)
     else:
         yield from _latent(model, model.latent, bias=bias)
-    bias = model.bias if model.output_bias is None else model.output_bias
+    bias = model.output_biased
     yield Matrix("output", model.width, model.heads * model.value_size, "attention", layers=model.blocks, bias=bias)
 
 

@@ -142,8 +142,8 @@ def _normalisation(model: ModelSpec) -> str:
 
 
 def _biases(model: ModelSpec) -> str:
-    qkv = model.bias if model.qkv_bias is None else model.qkv_bias
-    output = model.bias if model.output_bias is None else model.output_bias
+    qkv = model.qkv_biased
+    output = model.output_biased
     parts = (
         ("queries, keys and values", qkv),
         ("attention output", output),

@@ -96,8 +96,8 @@ class Optimizers:
         if any(parameter not in self._names for group in self._groups() for parameter in group["params"]):
             raise RecipeError("this optimizer updates another tensor too", where=KEY, seen=section.name)
         times = Counter(self._names[parameter] for group in self._groups() for parameter in group["params"])
-        for parameter, name in self._names.items():
-            if times[name] != parameter.requires_grad:
+        for name in self._names.values():
+            if times[name] != 1:
                 raise RecipeError(
                     "this optimizer updates {name!r} {times} times a step",
                     where=KEY,
