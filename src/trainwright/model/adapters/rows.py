@@ -35,10 +35,24 @@ def rows_of(spec: ModelSpec, paths: Iterable[str], *, where: str) -> dict[str, R
     Raises:
         RecipeError: the family has no form there, or a layer is none of a block.
     """
-    one = replace(spec, layers=1)
+    paths = tuple(paths)
+    kinds = {path: spec.mixes(int(path.split(".")[1])) for path in paths}
+    found = {mixes: _rows_of_block(_one_block(spec, mixes=mixes), where) for mixes in set(kinds.values())}
+    return {path: _in_block(found[kinds[path]], path, where) for path in paths}
+
+
+def _one_block(spec: ModelSpec, *, mixes: bool) -> ModelSpec:
+    """Returns a shape of one block, with experts or without, of which a mixture may have both kinds."""
+    if spec.experts is None:
+        return replace(spec, layers=1)
+    dense = () if mixes else (0,)
+    return replace(spec, layers=1, experts=replace(spec.experts, dense=dense or None, dense_layers=len(dense)))
+
+
+def _rows_of_block(one: ModelSpec, where: str) -> dict[str, Rows]:
     matrices = {path: matrix for path, matrix in places(one) if path.startswith("blocks.0.")}
     marked = _numbered({path: (matrix.outputs, matrix.inputs) for path, matrix in matrices.items()}, one)
-    theirs: Mapping[str, Tensor] = huggingface_form(spec.family, where=where).to_hf(marked, one)
+    theirs: Mapping[str, Tensor] = huggingface_form(one.family, where=where).to_hf(marked, one)
     found: dict[str, Rows] = {}
     for name, values in theirs.items():
         if values.is_meta or not name.endswith(".weight"):
@@ -51,15 +65,20 @@ def rows_of(spec: ModelSpec, paths: Iterable[str], *, where: str) -> dict[str, R
                 order = torch.argsort(column[rows])
                 module = name.removesuffix(".weight")
                 found[path] = Rows(module=module, rows=rows[order], outputs=len(column), transposed=transposed)
-    return {path: _in_block(found, path, where) for path in paths}
+    return found
 
 
 def _numbered(shapes: Mapping[str, tuple[int, int]], spec: ModelSpec) -> Mapping[str, Tensor]:
     """Returns marked matrices by the names of their weights; what else is asked for has no values."""
+    experts = {f"blocks.0.ffn.{name}" for name in ("gate", "up", "down")} if spec.mixes(0) else set()
 
     class Marked(dict[str, Tensor]):
         def __missing__(self, name: str) -> Tensor:
             path, _, kind = name.rpartition(".")
+            if spec.experts is not None and path in experts:
+                inner = spec.experts.ffn_width
+                shape = (spec.width, inner) if path.endswith("down") else (inner, spec.width)
+                return torch.empty(spec.experts.count, *shape[: 1 if kind == "bias" else 2], device="meta")
             if kind == "bias" and path in shapes:
                 return torch.empty(shapes[path][0], device="meta")
             return torch.empty(spec.vocabulary if name == "embedding" else spec.width, spec.width, device="meta")

@@ -183,15 +183,19 @@ _FOLDERS: Mapping[Part, str] = {"attention": "attention", "feed_forward": "ffn"}
 """Parts of a block, each with the name of its module in our networks."""
 _LEAVES = {"output": "out"}
 """Matrices whose module has another name."""
-PATTERN = frozenset("*?[.")
+PATTERN = frozenset("*?[")
 """Characters of patterns over modules' names, which no word has."""
+BLOCKS = "blocks."
+"""What whole names of our modules begin with; other words with dots are other libraries' names (self_attn.q_proj)."""
 
 
 def places(model: ModelSpec) -> Iterator[tuple[str, Matrix]]:
     """Yields the linear layers of our networks' blocks that adapters stand beside, by their modules' names."""
     for matrix in matrices(model):
         if matrix.part in _FOLDERS:
-            for layer in range(matrix.layers):
+            for layer in range(model.blocks):
+                if matrix.part == "feed_forward" and model.mixes(layer):
+                    continue
                 yield f"blocks.{layer}.{_FOLDERS[matrix.part]}.{_LEAVES.get(matrix.name, matrix.name)}", matrix
 
 
@@ -199,16 +203,13 @@ def placed(model: ModelSpec, words: Iterable[str]) -> dict[str, Matrix]:
     """Returns the layers that words and patterns name, by their modules' names, in the order of the network.
 
     Raises:
-        RecipeError: as ``beside``; or a pattern matches none.
+        RecipeError: an unknown word, with the nearest; it means experts alone; or a pattern matches none.
     """
-    words = tuple(words)
     known = dict(places(model))
-    chosen: set[str] = set()
-    plain = tuple(word for word in words if not PATTERN & set(word))
-    if plain:
-        targets = beside(model, plain, rank=1).targets
-        chosen |= {name for name, matrix in known.items() if matrix.name in targets}
-    for pattern in (word for word in words if PATTERN & set(word)):
+    words = tuple(words)
+    patterns = tuple(word for word in words if PATTERN & set(word) or word.startswith(BLOCKS))
+    chosen = {name for word in words if word not in patterns for name in _layers_of(model, word, known)}
+    for pattern in patterns:
         found = {name for name in known if fnmatchcase(name, pattern)}
         if not found:
             raise RecipeError(
@@ -216,6 +217,19 @@ def placed(model: ModelSpec, words: Iterable[str]) -> dict[str, Matrix]:
             )
         chosen |= found
     return {name: matrix for name, matrix in known.items() if name in chosen}
+
+
+def _layers_of(model: ModelSpec, word: str, known: Mapping[str, Matrix]) -> set[str]:
+    """Returns the layers of ``known`` that a word means."""
+    last = word.lower().rpartition(".")[2]
+    names = _named(model, last)
+    if not names and last != EXPERTS:
+        beside(model, [word], rank=1)  # says what is near
+    found = {name for name, matrix in known.items() if matrix.name in names and last != EXPERTS}
+    if not found:
+        expected = f"some of {', '.join(dict.fromkeys(matrix.name for matrix in known.values()))}"
+        raise RecipeError("no adapters are trained beside experts, shared ones too", seen=repr(word), expected=expected)
+    return found
 
 
 def adapter_of(model: ModelSpec, words: Iterable[str], *, rank: int, frozen: Frozen, method: str = "lora") -> Adapter:

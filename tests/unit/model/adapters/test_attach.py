@@ -8,11 +8,15 @@ import torch
 from fixtures import tiny_models
 from trainwright.core.errors import RecipeError
 from trainwright.model.adapters.attach import adapted_layers, attach, initialise, merge, unmerge, use
+from trainwright.model.build import build_network
 from trainwright.model.layers import Linear
 from trainwright.planner.counts.adapters import adapter_of, adapter_parameters, placed
 from trainwright.spec.parts.adaptation import LowRank
+from trainwright.spec.parts.experts import Experts
 
 HOW = LowRank(rank=3, scale=0.5)
+EXPERTS = Experts(count=4, active=2, ffn_width=16, dense_layers=1, dense=(1,))
+"""Of three layers the middle one has none."""
 
 
 def scattered(network):
@@ -40,6 +44,42 @@ def test_all_linear_layers_are_those_of_the_blocks(family) -> None:
     network = tiny_models.decoder(family)
     linear = {path for path, module in network.named_modules() if isinstance(module, Linear)}
     assert set(placed(network.spec, ["all-linear"])) == {path for path in linear if path.startswith("blocks.")}
+
+
+def test_in_a_mixture_they_are_those_that_the_network_has() -> None:
+    shape = tiny_models.spec("qwen3_moe", experts=EXPERTS)
+    network = build_network(shape)
+    linear = {path for path, module in network.named_modules() if isinstance(module, Linear)}
+    assert set(placed(shape, ["all-linear"])) == {path for path in linear if path.startswith("blocks.")}
+    assert set(placed(shape, ["down_proj"])) == {"blocks.1.ffn.down"}
+    attach(network, dict.fromkeys(placed(shape, ["all-linear"]), HOW))
+    adapter = adapter_of(shape, ["all-linear"], rank=HOW.rank, frozen="fp32")
+    assert adapter_parameters(shape, adapter) == sum(each.numel() for each in network.trained().values())
+
+
+@pytest.mark.parametrize(
+    ("word", "paths"),
+    [
+        ("self_attn.q_proj", {f"blocks.{layer}.attention.query" for layer in range(3)}),
+        ("blocks.1.ffn.down", {"blocks.1.ffn.down"}),
+    ],
+)
+def test_a_dot_alone_makes_no_pattern_of_a_name(word, paths) -> None:
+    assert set(placed(tiny_models.spec("llama"), [word])) == paths
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("experts", r"beside experts, shared ones too \(seen 'experts', expected some of query, .*down"),
+        ("mlp.experts", "beside experts"),
+        ("self_attn.q_porj", "no such matrix to adapt .*q_porj"),
+        ("blocks.7.ffn.down", "no linear layer has such a name"),
+    ],
+)
+def test_targets_that_are_not_trained_are_refused(word, message) -> None:
+    with pytest.raises(RecipeError, match=message):
+        placed(tiny_models.spec("qwen3_moe", experts=EXPERTS), ["query", word])
 
 
 def test_new_adapters_change_nothing_and_depend_on_seed_and_name_alone() -> None:

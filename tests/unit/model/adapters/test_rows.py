@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -13,22 +16,42 @@ from trainwright.model.layers import Linear
 from trainwright.planner.counts.adapters import placed
 from trainwright.spec.families.family import huggingface_form
 from trainwright.spec.model import FAMILIES
+from trainwright.spec.parts.experts import Experts
+
+EXPERTS = Experts(count=4, active=2, ffn_width=16, dense_layers=1)
+MIXTURES: Mapping[str, Experts] = {
+    "qwen3_moe": replace(EXPERTS, dense=(1,)),
+    "deepseek_v3": replace(EXPERTS, scores="sigmoid", balance="bias", shared_ffn_width=16),
+    "gpt_oss": replace(EXPERTS, dense_layers=0, router_bias=True, bias=True, limit=7.0),
+}
+
+
+@pytest.mark.parametrize("family", MIXTURES)
+def test_rows_are_those_of_a_mixture(family) -> None:
+    network = build_network(tiny_models.spec(family, experts=MIXTURES[family]))
+    network.initialise(0)
+    check_rows(network, family)
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "vit"])
 def test_rows_are_those_of_the_family(family) -> None:
     network = build_network(tiny_models.spec(family))
     network.initialise(0)
-    weights = dict(network.named_parameters())
-    theirs = huggingface_form(family, where="x").to_hf(weights, network.spec)
-    found = rows_of(network.spec, placed(network.spec, ["all-linear"]), where="x")
+    found = check_rows(network, family)
     linear = {path for path, module in network.named_modules() if isinstance(module, Linear)}
     assert set(found) == {path for path in linear if path.startswith("blocks.")}
+
+
+def check_rows(network, family):
+    weights = dict(network.stored())
+    theirs = huggingface_form(family, where="x").to_hf(weights, network.spec)
+    found = rows_of(network.spec, placed(network.spec, ["all-linear"]), where="x")
     for path, place in found.items():
         whole = theirs[f"{place.module}.weight"]
         whole = whole.T if place.transposed else whole
         assert place.outputs == whole.shape[0]
         assert torch.equal(whole[place.rows], weights[f"{path}.weight"])
+    return found
 
 
 def test_a_layer_without_a_form_is_named() -> None:
