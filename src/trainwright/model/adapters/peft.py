@@ -39,6 +39,16 @@ PLAIN: Mapping[str, object] = {
     "alora_invocation_tokens": None,
 }
 """Settings of PEFT that have these values, or nothing, in what is read."""
+INITIAL = (True, False, "gaussian", "eva", "orthogonal", "mica")
+"""``init_lora_weights`` beside which the base stays as it is; of others (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) PEFT 0.21
+takes the first factors out of the base's weights, or quantises these, and stores no such base."""
+READ = frozenset(
+    ["peft_type", "base_model_name_or_path", "r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "init_lora_weights"]
+)
+IDLE = frozenset(
+    ["task_type", "auto_mapping", "peft_version", "revision", "inference_mode", "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "fan_in_fan_out", "lora_dropout", "megatron_config", "megatron_core", "loftq_config", "eva_config", "corda_config", "lora_ga_config", "velora_config", "qalora_group_size", "ensure_weight_tying"]
+)
+"""Settings of PEFT that change nothing of what stored adapters compute: where they stand is in the tensors' names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,12 +204,19 @@ def read(directory: Path, spec: ModelSpec) -> Adapters:
 def _check_kind(config: Mapping[str, Any], where: Path) -> None:
     if config.get("peft_type") != "LORA":
         raise DataError("only LoRA of PEFT is read", where=where, seen=f"peft_type={config.get('peft_type')}")
-    for key, plain in PLAIN.items():
-        if config.get(key) not in (plain, None):
-            expected = f"{key}={json.dumps(plain)}"
-            raise DataError(
-                "this setting of PEFT is not read", where=where, seen=f"{key}={config[key]}", expected=expected
-            )
+    initial = config.get("init_lora_weights", True)
+    if initial is not None and initial not in INITIAL:
+        raise DataError(
+            "these adapters stand beside a base that PEFT changed",
+            where=where,
+            seen=f"init_lora_weights={initial}",
+            fix="save them with path_initial_model_for_weight_conversion, which makes plain ones of them",
+        )
+    for key, value in config.items():
+        if key in READ | IDLE or value in (PLAIN.get(key), None, False, {}, []):
+            continue
+        expected = f"{key}={json.dumps(PLAIN.get(key))}"
+        raise DataError("this setting of PEFT is not read", where=where, seen=f"{key}={value}", expected=expected)
 
 
 def _split(name: str, where: Path) -> tuple[str, str]:

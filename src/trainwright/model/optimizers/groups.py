@@ -56,9 +56,10 @@ def freeze(network: Network, groups: Sequence[GroupSection]) -> None:
     """Takes parameters of frozen groups out of training; ``network`` is whole.
 
     Raises:
-        RecipeError: a group has no parameter, or none is left to train.
+        RecipeError: a group has no parameter, or none that is trained; or none is left to train.
     """
     names = [name for name, _ in network.named_parameters()]
+    able = network.trained()
     taken = {name: chosen(name, groups) for name in names}
     for place, group in enumerate(groups):
         if place not in taken.values():
@@ -69,6 +70,14 @@ def freeze(network: Network, groups: Sequence[GroupSection]) -> None:
                 expected="a pattern of names, of which the nearest are {nearest}",
                 fix="earlier groups come first" if any(fnmatchcase(name, group.match) for name in names) else None,
                 nearest=", ".join(get_close_matches(group.match, names, n=NEAREST, cutoff=0.0)),
+            )
+        if not group.frozen and not any(taken[name] == place for name in able):
+            raise RecipeError(
+                "no parameter of this group is trained",
+                where=f"{KEY}.{place}.match",
+                seen=repr(group.match),
+                expected="a pattern of trained ones, of which the nearest are {nearest}",
+                nearest=", ".join(get_close_matches(group.match, able, n=NEAREST, cutoff=0.0)),
             )
     for name, parameter in network.named_parameters():
         group_of = taken[name]

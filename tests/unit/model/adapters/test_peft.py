@@ -182,6 +182,14 @@ def test_adapters_of_another_base_are_refused_by_name(written) -> None:
         ({"peft_type": "LOHA"}, "only LoRA"),
         ({"bias": "all"}, "bias=all"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"init_lora_weights": "pissa"}, "a base that PEFT changed .*init_lora_weights=pissa"),
+        ({"init_lora_weights": "pissa_niter_4"}, "a base that PEFT changed"),
+        ({"init_lora_weights": "olora"}, "a base that PEFT changed"),
+        ({"init_lora_weights": "corda"}, "a base that PEFT changed"),
+        ({"init_lora_weights": "loftq"}, "a base that PEFT changed"),
+        ({"layer_replication": [[0, 2], [1, 2]]}, "layer_replication"),
+        ({"use_qalora": True}, "use_qalora"),
+        ({"of_a_later_version": 3}, "of_a_later_version=3, expected of_a_later_version=null"),
     ],
 )
 def test_what_is_not_read_is_refused_by_its_key(written, change, message) -> None:
@@ -190,6 +198,30 @@ def test_what_is_not_read_is_refused_by_its_key(written, change, message) -> Non
     config.write_text(json.dumps(json.loads(config.read_text()) | change))
     with pytest.raises(DataError, match=message):
         read(out, ours.spec)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"init_lora_weights": "gaussian"}, {"init_lora_weights": False}, {"lora_dropout": 0.1}]
+)
+def test_all_that_peft_stores_of_plain_adapters_is_read(make_pair, tokens, tmp_path, settings) -> None:
+    ours, _, theirs = make_pair("llama")
+    model = peft.get_peft_model(theirs, peft.LoraConfig(r=4, target_modules=["q_proj"], **settings)).eval()
+    scattered(model)
+    model.save_pretrained(tmp_path)
+    ours_with(ours, read(tmp_path, ours.spec))
+    assert torch.allclose(ours.logits(ours(tokens)), model(tokens).logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("initial", ["pissa", "olora"])
+def test_a_base_that_peft_changes_is_not_taken_for_the_one_on_disk(make_pair, tokens, tmp_path, initial) -> None:
+    ours, _, theirs = make_pair("llama")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=initial)
+    before = theirs.model.layers[0].self_attn.q_proj.weight.detach().clone()
+    model = peft.get_peft_model(theirs, config)
+    assert not torch.equal(theirs.model.layers[0].self_attn.q_proj.weight, before)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(DataError, match=f"init_lora_weights={initial}"):
+        read(tmp_path, ours.spec)
 
 
 def test_a_tensor_that_is_missing_or_unknown_is_named(written) -> None:

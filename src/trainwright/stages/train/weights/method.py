@@ -16,7 +16,8 @@ from trainwright.spec.recipe import Recipe
 def apply(network: Network, recipe: Recipe, base: Path | None, *, new_head: bool) -> None:
     """Freezes a base's weights, and puts the adapters of a recipe beside them.
 
-    Frozen weights are kept in the dtype that they enter products in: the same bits there, in half the bytes.
+    Frozen weights are kept in the dtype that they enter products in: the same bits there, in half the bytes. What has
+    one dimension stays fp32: the loss adds the head's bias so.
 
     Args:
         network: whole, with its base's weights.
@@ -39,7 +40,7 @@ def apply(network: Network, recipe: Recipe, base: Path | None, *, new_head: bool
     for parameter in network.parameters():
         if any(parameter is own for own in head):
             parameter.requires_grad_()
-        elif not parameter.requires_grad:
+        elif not parameter.requires_grad and parameter.ndim > 1:
             parameter.data = parameter.data.to(network.compute_dtype)
     assert len(factors) == len(modules)
     initialise(network, recipe.seed)

@@ -154,7 +154,26 @@ def test_frozen_weights_are_kept_in_the_dtype_of_products(make_base, dataset) ->
         before = network(tokens)
         apply(network, recipe, base, new_head=False)
         assert torch.equal(network(tokens), before), "new adapters add nothing, and rounding earlier changes no bit"
-    kept = {parameter.dtype for parameter in network.parameters() if not parameter.requires_grad}
+    kept = {(each.ndim > 1, each.dtype) for each in network.parameters() if not each.requires_grad}
     trained = {parameter.dtype for parameter in network.parameters() if parameter.requires_grad}
-    assert (kept, trained) == ({torch.bfloat16}, {torch.float32})
+    assert (kept, trained) == ({(True, torch.bfloat16), (False, torch.float32)}, {torch.float32})
     assert len(dict(adapted_layers(network))) == 2 * 7
+
+
+def test_the_loss_beside_a_frozen_bias_of_the_head_is_that_of_the_base(make_base, dataset) -> None:
+    recipe, base = make_base("phi", method={"name": "lora", "rank": 2})
+    network = build_network(recipe.model_spec(vocabulary=VOCABULARY), dtype=torch.bfloat16)
+    begin_with(network, recipe, dataset.path / "tokenizer.json", base)
+    with torch.no_grad():
+        network.logit_bias.normal_(generator=torch.Generator().manual_seed(2))
+        hidden = network(torch.arange(32).reshape(2, 16)).flatten(0, 1)
+        before = network.head_loss(hidden, torch.arange(32))[0]
+        apply(network, recipe, base, new_head=False)
+        assert torch.equal(network.head_loss(hidden, torch.arange(32))[0], before)
+
+
+def test_a_group_of_frozen_weights_is_refused(make_base, inputs_for, train, tmp_path) -> None:
+    groups = [{"match": "*.query.weight", "lr": "x0.1"}]
+    recipe, _ = make_base(method={"name": "lora", "rank": 2}, optimizer={"lr": 1e-3, "groups": groups}, **SHORT)
+    with pytest.raises(RecipeError, match=r"groups\.0\.match.*no parameter of this group is trained.*adapters"):
+        train(recipe, inputs_for(recipe), tmp_path / "out")
