@@ -93,9 +93,12 @@ class Network(nn.Module, ABC):
     def stored(self) -> Iterator[tuple[str, Tensor]]:
         """Yields by name what a checkpoint and the result hold: all that training moves, and what no base has.
 
-        Parameters come first, with adapters the trained ones alone, then what no gradient moves and training does.
+        Parameters come first, then what no gradient moves and training does; with adapters trained parameters alone.
         """
-        yield from self.named_parameters() if self.adaptation is None else self.trained().items()
+        if self.adaptation is not None:
+            yield from self.trained().items()
+            return
+        yield from self.named_parameters()
         for name, buffer in self.named_buffers():
             module, _, last = name.rpartition(".")
             if last not in self.get_submodule(module)._non_persistent_buffers_set:  # noqa: SLF001  # torch says it there

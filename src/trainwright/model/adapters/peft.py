@@ -43,10 +43,41 @@ INITIAL = (True, False, "gaussian", "eva", "orthogonal", "mica")
 """``init_lora_weights`` beside which the base stays as it is; of others (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) PEFT 0.21
 takes the first factors out of the base's weights, or quantises these, and stores no such base."""
 READ = frozenset(
-    ["peft_type", "base_model_name_or_path", "r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "init_lora_weights"]
+    [
+        "peft_type",
+        "base_model_name_or_path",
+        "r",
+        "lora_alpha",
+        "rank_pattern",
+        "alpha_pattern",
+        "use_rslora",
+        "use_dora",
+        "init_lora_weights",
+    ]
 )
 IDLE = frozenset(
-    ["task_type", "auto_mapping", "peft_version", "revision", "inference_mode", "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "fan_in_fan_out", "lora_dropout", "megatron_config", "megatron_core", "loftq_config", "eva_config", "corda_config", "lora_ga_config", "velora_config", "qalora_group_size", "ensure_weight_tying"]
+    [
+        "task_type",
+        "auto_mapping",
+        "peft_version",
+        "revision",
+        "inference_mode",
+        "target_modules",
+        "exclude_modules",
+        "layers_to_transform",
+        "layers_pattern",
+        "fan_in_fan_out",
+        "lora_dropout",
+        "megatron_config",
+        "megatron_core",
+        "loftq_config",
+        "eva_config",
+        "corda_config",
+        "lora_ga_config",
+        "velora_config",
+        "qalora_group_size",
+        "ensure_weight_tying",
+    ]
 )
 """Settings of PEFT that change nothing of what stored adapters compute: where they stand is in the tensors' names."""
 

@@ -46,6 +46,11 @@ class Mixture(nn.Module):
         self.shared_gate = Linear(spec.width, 1, bias=False) if self.experts.shared_gate else None
         self.register_buffer("load", torch.zeros(count, dtype=torch.int64), persistent=False)
 
+    @property
+    def learns_to_route(self) -> bool:
+        """Returns whether the router is trained: a frozen one is not balanced, neither by a loss nor by biases."""
+        return self.router.weight.requires_grad
+
     def forward(
         self, x: Float[Tensor, "batch seq width"], share: Share | None = None
     ) -> Float[Tensor, "batch seq width"]:
@@ -59,7 +64,7 @@ class Mixture(nn.Module):
         if share is None or not torch.is_grad_enabled():
             return y
         self._count(routing, share, sequences=x.shape[0])
-        if not (self.experts.loss_weight or self.experts.z_weight) or not x.numel():
+        if not (self.experts.loss_weight or self.experts.z_weight) or not x.numel() or not self.learns_to_route:
             return y
         return with_loss(y, sequence_loss(routing, self.experts, sequences=x.shape[0]), share)
 

@@ -42,6 +42,8 @@ def of_first(share: Share, sequences: int) -> Share:
 def ended(network: Network, add_up: Callable[[Tensor], Tensor], *, made: bool) -> Mapping[str, Tensor]:
     """Moves experts' biases by the load of the whole update, the same on all ranks; returns ``MEAN`` and ``WORST``.
 
+    Those of frozen routers stay.
+
     Args:
         network: after the optimizer.
         add_up: adds up a tensor over all ranks that saw other sequences or have other layers.
@@ -55,7 +57,7 @@ def ended(network: Network, add_up: Callable[[Tensor], Tensor], *, made: bool) -
     load = add_up(load)
     for layer, mixture in here.items():
         correction = mixture.router.correction
-        if correction is not None and made:
+        if correction is not None and made and mixture.learns_to_route:
             correction.copy_(moved_bias(correction, load[layer], experts.bias_rate))
     uneven = _unevenness(load[[layer for layer in range(network.spec.layers) if network.spec.mixes(layer)]])
     return {MEAN: uneven.mean(), WORST: uneven.max()}

@@ -78,6 +78,24 @@ def test_the_gradient_is_that_of_mean_loss_and_mean_balance_loss(tiny, micro_bat
         torch.testing.assert_close(ours[name], parameter.grad, rtol=0, atol=1e-7, msg=name)
 
 
+def test_a_frozen_router_is_not_balanced(tiny):
+    given = batch()
+    step = step_of(tiny, balance="bias", bias_rate=0.5, z_weight=0.05)
+    plain = step_of(tiny, balance="bias", loss_weight=0.0)
+    for each in (step, plain):
+        for mixture in mixtures(each.network).values():
+            mixture.router.requires_grad_(False)
+        each.gradient(given)
+    ours, theirs = (dict(each.network.named_parameters()) for each in (step, plain))
+    for name in ours:
+        assert (ours[name].grad is None) == ("router" in name)
+        if "router" not in name:
+            assert torch.equal(ours[name].grad, theirs[name].grad), name
+    update = step(given, 1.0)
+    assert all(not mixture.router.correction.any() for mixture in mixtures(step.network).values())
+    assert float(update.beside[MEAN]) > 1, "loads are counted all the same"
+
+
 def test_biases_follow_the_load_of_the_whole_update(tiny):
     step, given = step_of(tiny, balance="bias", bias_rate=0.5), batch()
     counts = chosen(step, given)

@@ -25,19 +25,33 @@ VOCABULARY = 299  # of the fixture's tokenizer
 def make_base(make_recipe, dataset, tmp_path):
     """Returns a recipe that begins with a Hugging Face directory of random weights, and that directory."""
 
-    def make(family="llama", **train):
+    def make(family="llama", *, model=None, **train):
         folder = tmp_path / f"{family}-base"
-        recipe = make_recipe(family=family, **train)
+        record = make_recipe(**train).model_dump(mode="json", exclude_unset=True)
+        record["model"] |= {"family": family} | (model or {})
+        recipe = Recipe.model_validate(record)
         network = build_network(recipe.model_spec(vocabulary=VOCABULARY))
         network.initialise(3)
         folder.mkdir()
-        hf.write(folder, network.spec, dict(network.named_parameters()), dtype=torch.float32, extra={})
+        hf.write(folder, network.spec, dict(network.stored()), dtype=torch.float32, extra={})
         (folder / "tokenizer.json").write_bytes((dataset.path / "tokenizer.json").read_bytes())
         record = recipe.model_dump(mode="json")
         record["model"]["init_from"] = str(folder)
         return Recipe.model_validate(record), folder
 
     return make
+
+
+def test_a_frozen_router_keeps_its_biases_and_they_are_not_stored(make_base, inputs_for, train, tmp_path) -> None:
+    experts = {"count": 4, "active": 2, "ffn_width": 16, "bias_rate": 0.5}
+    keys = {"duration": "2 steps", "method": {"name": "lora", "rank": 2}}
+    recipe, base = make_base("glm4_moe", model={"experts": experts}, **keys)
+    train(recipe, inputs_for(recipe), tmp_path / "out")
+    assert all(".adapters.default." in name for name in load_file(tmp_path / "out" / "model.safetensors"))
+    before, after = (dict(load_bundle(path)[0].stored()) for path in (base, tmp_path / "out"))
+    biases = [name for name in before if name.endswith("correction")]
+    assert biases
+    assert all(torch.equal(before[name], after[name]) for name in biases)
 
 
 class KillAt:
