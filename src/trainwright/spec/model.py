@@ -253,6 +253,10 @@ class ModelSpec:
         names = (name for name in self.__dataclass_fields__ if name not in (*HEAD_FIELDS, "dropout"))
         return tuple(name for name in names if _body(getattr(self, name)) != _body(getattr(base, name)))
 
+    def has_head_of(self, other: ModelSpec) -> bool:
+        """Returns whether what stands on the blocks is the same, what its outputs are told as, too."""
+        return all(getattr(self, name) == getattr(other, name) for name in HEAD_FIELDS)
+
     def problems(self) -> tuple[str, ...]:
         """Returns every reason why no such network can be built; empty where there is none."""
         sizes = ["layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "context_tokens"]

@@ -12,11 +12,10 @@ from trainwright.artifact.model_folder import read_adaptation, read_shape
 from trainwright.artifact.weight_headers import model_digest
 from trainwright.core.errors import DataError
 from trainwright.model.adapters.linear import Factors
+from trainwright.model.build import build_network
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.adaptation import DEFAULT, Adaptation, LowRank
 
-HEAD = "head.weight"
-"""What networks call the matrix of their head, where it is none of another's."""
 Read = Callable[..., dict[str, Tensor]]
 """Reads the weights of a folder with a model: ``model.bundle.read_stored``."""
 
@@ -45,9 +44,16 @@ def whole_weights(
             raise DataError("the base of these adapters has no such weight", where=base, expected=name)
         factors = _factors(own, path, how, weights[name], magnitude=adaptation.magnitude, where=directory)
         weights[name] = weights[name] if weights[name].is_meta else factors.merged(weights[name].float())
-    if len({spec.classes, read_shape(directory).classes}) > 1:
-        weights.pop(HEAD, None)  # of another task
-    return weights | own
+    return _of_the_task(weights, spec, read_shape(directory)) | own
+
+
+def _of_the_task(weights: dict[str, Tensor], base: ModelSpec, spec: ModelSpec) -> dict[str, Tensor]:
+    """Returns of a base's weights those that a network has; on other tasks stand other heads."""
+    if base.has_head_of(spec):
+        return weights
+    with torch.device("meta"):
+        names = {name for name, _ in build_network(spec).stored()}
+    return {name: values for name, values in weights.items() if name in names}
 
 
 def base_of(adaptation: Adaptation, directory: Path) -> tuple[Path, ModelSpec]:

@@ -11,7 +11,6 @@ from torch import Tensor
 from trainwright.core.errors import DataError, TrainingError
 from trainwright.model.bundle import check_tokens, load_bundle
 from trainwright.model.network import Network
-from trainwright.spec.model import HEAD_FIELDS
 from trainwright.spec.recipe import Recipe
 
 
@@ -35,7 +34,7 @@ def begin_with(network: Network, recipe: Recipe, tokenizer: Path, base: Path) ->
         if not weight.isfinite().all():
             fix = "train it again with lower rates, or begin with another one"
             raise DataError("a weight of the base is not finite", where=base, seen=name, fix=fix)
-    if all(getattr(source.spec, name) == getattr(spec, name) for name in HEAD_FIELDS):
+    if source.spec.has_head_of(spec):
         copy_weights(network, dict(source.stored()))
         return None
     network.initialise(recipe.seed)
@@ -46,15 +45,25 @@ def take_body(network: Network, base: Network) -> str | None:
     """Copies all weights of the base but its head's; returns what the network's own head is for, if it has one."""
     body, parameters = dict(base.stored()), dict(network.stored())
     other, own = base.head_names(), network.head_names()
-    # Of what stands between blocks and head, a base may have more or less: the pooler of an encoder.
     taken = {name: weight for name, weight in body.items() if name not in other and name in parameters}
-    fresh = {name: parameter.detach() for name, parameter in parameters.items() if name in own or name not in body}
+    fresh = {name: parameters[name].detach() for name in fresh_names(network, base)}
     copy_weights(network, fresh | taken)
     classes, told = network.spec.classes, base.spec.labels
     if not own or not classes:
         return None if not own else "the vocabulary"
     names = "" if told is None else f" ({', '.join(told)})"
     return f"{classes} labels" + (f"; the base has one for other labels{names}" if base.spec.classes else "")
+
+
+def fresh_names(network: Network, base: Network) -> frozenset[str]:
+    """Returns the names of what a network does not take from a base: its head, where that is another, and what is new.
+
+    Of what stands between blocks and head a base may have more or less: the pooler of an encoder.
+    """
+    if base.spec.has_head_of(network.spec):
+        return frozenset()
+    body = {name for name, _ in base.stored()}
+    return network.head_names() | {name for name, _ in network.stored() if name not in body}
 
 
 def copy_weights(model: Network, weights: Mapping[str, Tensor]) -> None:

@@ -241,7 +241,7 @@ def make_network(
     else:
         new_head = load(BASE, kind="base")(network, recipe, tokenizer, base)
     if recipe.train.method != WHOLE:
-        load(METHOD, kind="method")(network, recipe, base, new_head=new_head is not None)
+        load(METHOD, kind="method")(network, recipe, base)
     return network, new_head
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
+from trainwright.artifact.model_folder import read_shape
 from trainwright.artifact.weight_headers import model_digest
 from trainwright.core.errors import RecipeError
 from trainwright.model.adapters.attach import attach, initialise
+from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.planner.counts.adapters import placed
 from trainwright.spec.parts.adaptation import Adaptation, BaseModel, LowRank
 from trainwright.spec.recipe import Recipe
+from trainwright.stages.train.base import fresh_names
 
 
-def apply(network: Network, recipe: Recipe, base: Path | None, *, new_head: bool) -> None:
-    """Freezes a base's weights, and puts the adapters of a recipe beside them.
+def apply(network: Network, recipe: Recipe, base: Path | None) -> None:
+    """Freezes a base's weights, and puts the adapters of a recipe beside them; what the base lacks is trained whole.
 
     Frozen weights are kept in the dtype that they enter products in: the same bits there, in half the bytes. What has
     one dimension stays fp32: the loss adds the head's bias so.
@@ -23,7 +28,6 @@ def apply(network: Network, recipe: Recipe, base: Path | None, *, new_head: bool
         network: whole, with its base's weights.
         recipe: says the method.
         base: the folder that the weights came from.
-        new_head: the head is not the base's: it is trained whole beside adapters.
 
     Raises:
         RecipeError: there is no base, or the network lacks a layer.
@@ -35,10 +39,11 @@ def apply(network: Network, recipe: Recipe, base: Path | None, *, new_head: bool
     how = LowRank(rank=method.rank, scale=method.scale)
     modules = dict.fromkeys(placed(network.spec, method.targets), how)
     magnitude = method.name == "dora"
-    head = (network.head_weight, network.logit_bias) if new_head else ()
+    with torch.device("meta"):
+        fresh = fresh_names(network, build_network(read_shape(base), where=str(base)))
     factors = attach(network, modules, magnitude=magnitude)
-    for parameter in network.parameters():
-        if any(parameter is own for own in head):
+    for name, parameter in network.named_parameters():
+        if name in fresh:
             parameter.requires_grad_()
         elif not parameter.requires_grad and parameter.ndim > 1:
             parameter.data = parameter.data.to(network.compute_dtype)

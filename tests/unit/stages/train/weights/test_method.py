@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from random import Random
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from tokenizers import Tokenizer
 
 from trainwright.artifact.events import read_events
+from trainwright.artifact.model_folder import read_shape
+from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.records import from_json
 from trainwright.model import hf
-from trainwright.model.adapters.attach import adapted_layers
+from trainwright.model.adapters.attach import adapted_layers, fill
 from trainwright.model.build import build_network
 from trainwright.model.bundle import load_bundle
+from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.base import begin_with
+from trainwright.stages.train.stage import make_network, settings_of
 from trainwright.stages.train.weights.method import apply
+from trainwright.testing.artifacts import make_dataset
 
 VOCABULARY = 299  # of the fixture's tokenizer
 
@@ -166,7 +175,7 @@ def test_frozen_weights_are_kept_in_the_dtype_of_products(make_base, dataset) ->
     tokens = torch.arange(32).reshape(2, 16)
     with torch.no_grad():
         before = network(tokens)
-        apply(network, recipe, base, new_head=False)
+        apply(network, recipe, base)
         assert torch.equal(network(tokens), before), "new adapters add nothing, and rounding earlier changes no bit"
     kept = {(each.ndim > 1, each.dtype) for each in network.parameters() if not each.requires_grad}
     trained = {parameter.dtype for parameter in network.parameters() if parameter.requires_grad}
@@ -182,7 +191,7 @@ def test_the_loss_beside_a_frozen_bias_of_the_head_is_that_of_the_base(make_base
         network.logit_bias.normal_(generator=torch.Generator().manual_seed(2))
         hidden = network(torch.arange(32).reshape(2, 16)).flatten(0, 1)
         before = network.head_loss(hidden, torch.arange(32))[0]
-        apply(network, recipe, base, new_head=False)
+        apply(network, recipe, base)
         assert torch.equal(network.head_loss(hidden, torch.arange(32))[0], before)
 
 
@@ -191,3 +200,83 @@ def test_a_group_of_frozen_weights_is_refused(make_base, inputs_for, train, tmp_
     recipe, _ = make_base(method={"name": "lora", "rank": 2}, optimizer={"lr": 1e-3, "groups": groups}, **SHORT)
     with pytest.raises(RecipeError, match=r"groups\.0\.match.*no parameter of this group is trained.*adapters"):
         train(recipe, inputs_for(recipe), tmp_path / "out")
+
+
+LABELS = ["ant", "bee", "cat"]
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    random = Random(5)
+    texts = [" ".join(random.choices(["alpha", "beta", "gamma", "(x)"], k=random.randint(9, 30))) for _ in range(30)]
+    splits = {"train": texts[:24], "validation": texts[24:]}
+    labels = {name: [LABELS[i % 3] for i in range(len(part))] for name, part in splits.items()}
+    return make_dataset(tmp_path_factory.mktemp("labelled"), splits, labels=labels)
+
+
+@pytest.fixture
+def classifier_on(make_recipe, labelled, tmp_path):
+    """Returns a recipe that classifies with adapters on a base with this head, and the base's folder."""
+
+    def make(family, head):
+        record = make_recipe(method={"name": "lora", "rank": 2}, optimizer={"lr": 1e-2}).model_dump(
+            mode="json", exclude_unset=True
+        )
+        record["task"] = {"name": "classify", "labels": LABELS}
+        record["data"]["sources"] = [{"kind": "jsonl", "paths": ["x.jsonl"], "label_key": "label"}]
+        record["model"] |= {"family": family, "init_from": str(tmp_path / "base")}
+        recipe = Recipe.model_validate(record)
+        size = Tokenizer.from_file(str(labelled.path / "tokenizer.json")).get_vocab_size()
+        network = build_network(replace(recipe.model.spec(vocabulary=size), **head))
+        network.initialise(3)
+        (tmp_path / "base").mkdir()
+        hf.write(tmp_path / "base", network.spec, dict(network.stored()), dtype=torch.float32, extra={})
+        (tmp_path / "base" / "tokenizer.json").write_bytes((labelled.path / "tokenizer.json").read_bytes())
+        return recipe, tmp_path / "base"
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "fresh"),
+    [
+        ("bert", {}, {"pooler.weight", "pooler.bias", "head.weight", "head.bias"}),
+        ("bert", {"language_head": False, "pooler": True}, {"head.weight", "head.bias"}),
+        ("bert", {"language_head": False, "pooler": True, "classes": 2}, {"head.weight", "head.bias"}),
+        ("roberta", {}, {"pooler.weight", "pooler.bias", "head.weight", "head.bias"}),
+        ("phi", {}, {"head.weight"}),
+    ],
+)
+def test_all_that_the_base_lacks_is_trained_stored_and_read(
+    classifier_on, labelled, inputs_for, train, tmp_path, family, head, fresh
+) -> None:
+    recipe, base = classifier_on(family, head)
+    out, inputs = tmp_path / "out", inputs_for(recipe) | {"dataset": labelled}
+    train(recipe, inputs, out)
+    stored = load_file(out / "model.safetensors")
+    assert {name for name in stored if ".adapters." not in name} == fresh
+    settings = settings_of(
+        recipe,
+        from_json(Plan, json.loads(inputs["plan"].file("plan.json").read_text()), where="plan"),
+        TokenDataset.open(labelled.path),
+    )
+    beside, _ = make_network(recipe, settings, labelled.path / "tokenizer.json", base=base)
+    assert set(beside.trained()) == set(stored)
+    before = {name: beside.trained()[name].detach().clone() for name in fresh}
+    fill(beside, stored)
+    assert all(not torch.equal(stored[name], before[name]) for name in fresh), "all of them have a gradient"
+    whole, _ = load_bundle(out)
+    tokens = torch.arange(32).reshape(2, 16)
+    with torch.no_grad():
+        expected = beside.eval().logits(beside(tokens))
+        assert torch.allclose(whole.logits(whole(tokens)), expected, atol=1e-5)
+
+
+def test_a_masked_model_on_a_bare_encoder_trains_its_transform(classifier_on) -> None:
+    recipe, base = classifier_on("bert", {"language_head": False, "pooler": True})
+    network = build_network(replace(read_shape(base), language_head=None, pooler=False))
+    apply(network, recipe, base)
+    whole = {name for name in network.trained() if ".adapters." not in name}
+    assert whole == {"head_bias"} | {
+        f"{part}.{kind}" for part in ("transform", "transform_norm") for kind in ("weight", "bias")
+    }
