@@ -74,7 +74,7 @@ def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step
 
 
 def with_trained_model(step: Step, line: Iterable[Step]) -> Recipe:
-    """Returns the step's recipe with the model, task and data of the training that it follows from, where it has one.
+    """Returns the step's recipe with the model, task, data and training that it follows from, where it has some.
 
     A step of a list that does not name its input sees the recipe without that training's own keys. Sections that the
     stage itself reads stay as they are.
@@ -82,7 +82,7 @@ def with_trained_model(step: Step, line: Iterable[Step]) -> Recipe:
     trained = [each.recipe for each in upstream(line, step.name) if each.stage.makes == "checkpoint"]
     if not trained:
         return step.recipe
-    others = {"model", "task", "data"}.difference(step.stage.sections)
+    others = {"model", "task", "data", "train"}.difference(step.stage.sections)
     return step.recipe.model_copy(update={name: getattr(trained[-1], name) for name in others})
 
 

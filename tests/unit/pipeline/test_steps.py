@@ -96,11 +96,13 @@ def test_what_writes_no_text_is_not_served(make, task) -> None:
 
 def test_a_step_that_names_no_input_follows_the_training_before_it(make) -> None:
     longer = {"stage": "train", "model": {"context_tokens": 4096}, "task": {"name": "next-token"}}
+    longer["train"] = {"duration": "9 steps"}
     line = steps(make(longer, {"stage": "export"}, {"stage": "evaluate"}))
     by_name = {step.name: step for step in line}
     for name in ("export", "evaluate"):
         assert by_name[name].recipe.model.context_tokens != 4096
         assert with_trained_model(by_name[name], line).model.context_tokens == 4096
+        assert with_trained_model(by_name[name], line).train.duration == "9 steps"
     assert with_trained_model(by_name["data"], line) is by_name["data"].recipe, "it follows from no training"
     tuned = {**TUNED, "train": {"duration": "9 steps"}}
     line = steps(make(BASE, tuned, {"stage": "export", "from": "tuned", "export": {"formats": ["huggingface"]}}))

@@ -19,6 +19,10 @@ DECODER = "trainwright.model.decoder:Decoder"
 """The network whose parameters, operations and memory plans count."""
 
 
+QKV = (("query", "key", "value"),)
+"""What ``joined`` is where a form has one matrix for attention's three."""
+
+
 def as_it_is(spec: ModelSpec) -> ModelSpec:
     """Returns the shape of a family that has no more to say of it."""
     return spec
@@ -37,6 +41,7 @@ class Family:
         experts: what its experts have in common, fields of ``Experts``; None: it has no experts.
         latent: the same of ``LatentAttention``; None: it has ordinary attention.
         fields: further fields of ``ModelSpec`` that all of its networks have.
+        joined: names of matrices that are one in ``huggingface``'s form, a tuple for each; empty where none are.
         network: ``package.module:class`` of the ``Network`` that computes it.
         huggingface: the module with ``from_config``, ``to_config``, ``from_hf`` and ``to_hf``; None: it has no such
             form.
@@ -54,6 +59,7 @@ class Family:
     experts: Mapping[str, Any] | None = None
     latent: Mapping[str, Any] | None = None
     fields: Mapping[str, Any] | None = None
+    joined: tuple[tuple[str, ...], ...] = ()
     network: str = DECODER
     huggingface: str | None = None
     CODE: ClassVar[tuple[str, ...]] = ("network", "huggingface")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainwright.spec.families.family import Family
+from trainwright.spec.families.family import QKV, Family
 from trainwright.spec.families.llama import decoder_head
 from trainwright.spec.model import ModelSpec
 
@@ -20,6 +20,7 @@ FAMILY = Family(
     tied=True,
     ffn_width=lambda width: 4 * width,
     huggingface="trainwright.model.families.gpt2",
+    joined=QKV,
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from trainwright.spec.families.family import Family
+from trainwright.spec.families.family import QKV, Family
 from trainwright.spec.families.llama import decoder_head
 from trainwright.spec.families.rmsnorm import windows
 from trainwright.spec.model import ModelSpec
@@ -33,7 +33,7 @@ def _family(name: str, shape: Mapping[str, Any] = MappingProxyType({}), **differ
     return Family(**(settings | different))
 
 
-GPT_NEOX = _family("gpt_neox", tied=False, shape={"parallel_residual": True, "rotary_share": 0.25})
+GPT_NEOX = _family("gpt_neox", tied=False, joined=QKV, shape={"parallel_residual": True, "rotary_share": 0.25})
 PHI = _family(
     "phi",
     activation="gelu_tanh",
@@ -42,9 +42,9 @@ PHI = _family(
 )
 STARCODER2 = _family("starcoder2", activation="gelu_tanh")
 OPT = _family("opt", activation="relu", positions="learned", shape={"extra_positions": 2})
-BLOOM = _family("bloom", activation="gelu_tanh", positions="alibi", shape={"embedding_norm": True})
-MPT = _family("mpt", bias=False, positions="alibi", shape={"norm_bias": False})
-FALCON = _family("falcon", bias=False, shape={"parallel_residual": True, "norms_per_block": 1})
+BLOOM = _family("bloom", joined=QKV, activation="gelu_tanh", positions="alibi", shape={"embedding_norm": True})
+MPT = _family("mpt", joined=QKV, bias=False, positions="alibi", shape={"norm_bias": False})
+FALCON = _family("falcon", joined=QKV, bias=False, shape={"parallel_residual": True, "norms_per_block": 1})
 """Falcon 7B, but for its one key head, which ``kv_heads`` says."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from trainwright.spec.families.family import QKV
 from trainwright.spec.families.llama import FAMILY as LLAMA
 from trainwright.spec.families.llama import llama_like
 from trainwright.spec.families.rotary import rope_scaling, section_scaling
@@ -55,7 +56,7 @@ def _all_or(layers: tuple[int, ...], count: int) -> tuple[int, ...] | None:
 MISTRAL = replace(LLAMA, huggingface=f"{_FORMS}mistral")
 QWEN2 = replace(LLAMA, huggingface=f"{_FORMS}qwen2", complete=_with_biases)
 QWEN3 = replace(LLAMA, huggingface=f"{_FORMS}qwen3", complete=_with_head_norms)
-PHI3 = replace(LLAMA, huggingface=f"{_FORMS}phi3")
+PHI3 = replace(LLAMA, huggingface=f"{_FORMS}phi3", joined=(*QKV, ("gate", "up")))
 GRANITE = replace(LLAMA, huggingface=f"{_FORMS}granite")
 GEMMA = replace(
     LLAMA,

@@ -14,7 +14,7 @@ from trainwright.model.adapters.rows import rows_of
 from trainwright.model.build import build_network
 from trainwright.model.layers import Linear
 from trainwright.planner.counts.adapters import placed
-from trainwright.spec.families.family import huggingface_form
+from trainwright.spec.families.family import FAMILY, huggingface_form
 from trainwright.spec.model import FAMILIES
 from trainwright.spec.parts.experts import Experts
 
@@ -52,6 +52,16 @@ def check_rows(network, family):
         assert place.outputs == whole.shape[0]
         assert torch.equal(whole[place.rows], weights[f"{path}.weight"])
     return found
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "vit"])
+def test_a_family_says_which_matrices_its_form_joins(family) -> None:
+    shape = tiny_models.spec(family)
+    matrices, modules = placed(shape, ["all-linear"]), {}
+    for path, place in rows_of(shape, matrices, where="x").items():
+        modules.setdefault(place.module, []).append(matrices[path].name)
+    joined = {tuple(names) for names in modules.values() if len(names) > 1}
+    assert joined == set(FAMILY.load(family).joined)
 
 
 def test_a_layer_without_a_form_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -55,3 +56,39 @@ def test_what_cannot_be_is_known_before(recipe) -> None:
     found = [str(problem) for problem in problems(type(recipe).model_validate(record), None)]
     assert any("whole weights are trained" in text for text in found)
     assert any("export.dtype" in text for text in found)
+
+
+def adapting(recipe, family="gpt2", *, init_from=None, **method):
+    record = recipe.model_dump(mode="json", exclude_unset=True)
+    record["export"] = {"formats": ["peft"]}
+    record["model"] = {"family": family, "layers": 2, "width": 32, "heads": 4, "context_tokens": 96}
+    record["model"] |= {} if init_from is None else {"init_from": str(init_from)}
+    record["train"] = record.get("train", {}) | {"method": method}
+    return type(recipe).model_validate(record)
+
+
+@pytest.mark.parametrize(
+    ("family", "targets", "message"),
+    [
+        ("gpt2", ["query"], "query of blocks.0.attention"),
+        ("gpt2", ["attention", "blocks.1.ffn.*"], None),
+        ("phi3", ["all-linear"], None),
+        ("phi3", ["attention", "up_proj"], "up of blocks.0.ffn"),
+        ("llama", ["query"], None),
+    ],
+)
+def test_lengths_of_a_part_of_a_module_are_refused_before(recipe, family, targets, message) -> None:
+    found = [str(each) for each in problems(adapting(recipe, family, name="dora", targets=targets), None)]
+    assert len(found) == (message is not None)
+    assert all(message in text and "export.formats.0" in text for text in found)
+    assert not list(problems(adapting(recipe, family, name="lora", targets=targets), None))
+
+
+def test_a_new_head_beside_adapters_is_refused_before(tiny, recipe, tmp_path) -> None:
+    base = tiny.write_trained(tmp_path / "base", tiny.decoder("gpt2"), tiny.tokenizer())
+    assert not list(problems(adapting(recipe, init_from=base, name="lora"), None))
+    classes = replace(tiny.spec("gpt2"), classes=2, labels=("a", "b"), language_head=False)
+    (base / "model.json").write_text(json.dumps(to_json(classes)))
+    found = [str(each) for each in problems(adapting(recipe, init_from=base, name="lora"), None)]
+    assert len(found) == 1
+    assert "this form has adapters alone" in found[0] and "a new head" in found[0]
