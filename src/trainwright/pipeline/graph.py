@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.model_folder import CHAT_TEMPLATE, MODEL_FILES, TOKENIZER
+from trainwright.artifact.model_folder import CHAT_TEMPLATE, MODEL_FILES, TOKENIZER, TOKENIZER_CONFIG
 from trainwright.artifact.store import Artifact, open_artifact
 from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
@@ -38,7 +38,16 @@ from trainwright.spec.manifest import KINDS
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import TokenizerSection
 
-DATASET_FILES = ("dataset.json", TOKENIZER, "*.tokens", "*.index", "*.labels", "*.answers", CHAT_TEMPLATE)
+DATASET_FILES = (
+    "dataset.json",
+    TOKENIZER,
+    "*.tokens",
+    "*.index",
+    "*.labels",
+    "*.answers",
+    CHAT_TEMPLATE,
+    TOKENIZER_CONFIG,
+)
 
 InputFrom = str | Path
 """What an input of a step is taken from: another step, by its name, or an artefact, by its path."""

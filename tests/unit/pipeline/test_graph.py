@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 
 from fixtures.planned_recipe import TEXT, planned_recipe
+from trainwright.artifact.model_folder import MODEL_FILES
 from trainwright.core.config.load import load as load_recipe
-from trainwright.core.errors import RecipeError, RecipeErrors
+from trainwright.core.errors import DataError, RecipeError, RecipeErrors
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import STAGES, maker, upstream
 from trainwright.pipeline.runner import run
@@ -19,6 +20,7 @@ from trainwright.pipeline.steps import steps
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.base import Section
 from trainwright.stages.export.card import model_card
+from trainwright.testing.artifacts import make_artifact
 
 
 def test_every_stage_comes_after_what_it_needs() -> None:
@@ -216,3 +218,27 @@ def test_each_of_several_problems_is_placed_by_itself_and_once(tmp_path) -> None
 def test_the_pipeline_itself_brings_no_torch() -> None:
     program = "import sys, trainwright.pipeline.runner; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("name", ["adapters.json", "chat_template.jinja", "tokenizer_config.json"])
+def test_what_is_made_of_a_model_depends_on_its_adapters_and_template(tmp_path, name) -> None:
+    files = {"model.json": b"{}", "model.safetensors": b"w", "tokenizer.json": b"{}", "events.jsonl": b"1"}
+    one, other, same = (
+        make_artifact(tmp_path / folder, "train", files | {name: content, "events.jsonl": content})
+        for folder, content in (("one", b"1"), ("other", b"2"), ("same", b"1"))
+    )
+    for stage, role in (("train", "base"), ("evaluate", "checkpoint"), ("export", "checkpoint")):
+        patterns = STAGES[stage].needs[role].files
+        assert one.digest(patterns) != other.digest(patterns)
+        assert one.digest(patterns) == same.digest(patterns)
+    (other.path / name).write_bytes(b"3")
+    with pytest.raises(DataError, match=name):
+        other.verify(MODEL_FILES)
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "tokenizer_config.json"])
+def test_what_is_made_of_chats_depends_on_their_template(tmp_path, name) -> None:
+    one, other = (make_artifact(tmp_path / text, "data", {"dataset.json": b"{}", name: text.encode()}) for text in "ab")
+    for stage in ("train", "evaluate"):
+        patterns = STAGES[stage].needs["dataset"].files
+        assert one.digest(patterns) != other.digest(patterns)
