@@ -39,6 +39,8 @@ class Case:
     ragged: bool = False
     dropout: bool = False
     chats: bool = False
+    terms: bool = False
+    """Of ``train.loss``: label smoothing, z-loss, L1 and L2."""
     recompute: Recompute = "none"
     optimizer: str = "sgd"
     reduce: ReduceDtype = "fp32"
@@ -71,7 +73,7 @@ class Case:
         words += [self.adapter] * bool(self.adapter)
         words += [f"reduce={self.reduce}"] * (self.reduce != "fp32")
         return " ".join(
-            [*words, *(name for name in ("documents", "ragged", "dropout", "chats") if getattr(self, name))]
+            [*words, *(name for name in ("documents", "ragged", "dropout", "chats", "terms") if getattr(self, name))]
         )
 
 
@@ -339,6 +341,17 @@ ENCODERS = (
 )
 """Encoders that fill gaps; they have all of a sequence on each rank."""
 
+TERMED = (
+    Case(layout={"dp_shard": 2, "zero_stage": 2}, terms=True, ragged=True, micro_batch=1),
+    Case(layout={"dp_replicate": 2}, family="bert", terms=True, ragged=True),
+    Case(layout={"tp": 2}, family="gemma2", model=NEAR, terms=True, ragged=True, pad_vocabulary=8),
+    Case(layout={"tp": 2, "sequence_parallel": False}, family="gpt2", terms=True, optimizer="adamw"),
+    Case(layout={"tp": 2, "pp": 2}, family="gpt2", model={"layers": 4}, terms=True, ragged=True),
+    Case(layout={"pp": 2, "schedule": "zero_bubble"}, model={"layers": 4, "tied": True}, terms=True, documents=True),
+    Case(layout={"cp": 2}, terms=True, documents=True, ragged=True),
+)
+"""Label smoothing and z-loss, also over a shared vocabulary, and L1 and L2."""
+
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
 CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + ADAPTED + PADDED + HEAD_BIASES
-CASES += LAYERNORMS + BLOCKED + PARTS + ENCODERS + MIXED
+CASES += LAYERNORMS + BLOCKED + PARTS + ENCODERS + MIXED + TERMED

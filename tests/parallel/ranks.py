@@ -26,6 +26,7 @@ from trainwright.model.losses import IGNORE
 from trainwright.model.network import Network
 from trainwright.model.optimizers.groups import freeze
 from trainwright.model.precision.loss_scale import LossScale
+from trainwright.model.regularisation.terms import add_terms
 from trainwright.model.tasks.chat import Chat
 from trainwright.model.tasks.masked import Gaps, Masked
 from trainwright.model.tasks.next_token import NextToken
@@ -38,6 +39,7 @@ from trainwright.spec.parts.adaptation import LowRank
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.train import LossScaleSection
+from trainwright.spec.sections.updates.loss import LossSection
 from trainwright.spec.sections.updates.optimizer import (
     AdafactorSection,
     AdamSection,
@@ -56,6 +58,7 @@ from trainwright.stages.train.step import TrainingStep, Update
 from trainwright.stages.train.world import ALONE, World
 
 DROPOUT = Dropout(residual=0.2, embedding=0.1, attention=0.3)
+TERMS = LossSection(label_smoothing=0.2, z_weight=0.01, l1_weight=1e-3, l2_weight=1e-2)
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16}
 FIRST_SCALE, FORCED_STEPS, SPOILT_STEP = 2.0**27, 4, 8
 """A factor that overflows in every layout for so many steps; a step in which one rank's gradients alone do.
@@ -154,6 +157,8 @@ class Training:
         if case.adapter:
             adapt(self.network, case.adapter)
             self.network.to(kept)
+        if case.terms:
+            add_terms(self.network, TERMS)
         freeze(self.network, SECTIONS[case.optimizer].groups)
         world.share(self.network, compiled=False)
         apart = END_OF_TEXT if case.documents else None
@@ -177,6 +182,7 @@ class Training:
         batch = batch_of(self.case, step)
         part = batch if rows is None else {name: tensor[rows.start : rows.stop] for name, tensor in batch.items()}
         loss, _ = self.step.gradient(part)
+        self.step.penalise()
         norm = self.step.clip()
         if not compared(self.case, step):
             return loss, norm, {}

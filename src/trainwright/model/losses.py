@@ -144,6 +144,10 @@ def _chunk_loss(part: Tensor, head: Head, target: Tensor, grads: Gradients | Non
     return loss
 
 
+PLAIN: ChunkLoss = _chunk_loss
+"""Cross-entropy and nothing else."""
+
+
 def add_gradients(grad: Tensor, part: Tensor, head: Tensor, target: Tensor, grads: Gradients) -> None:
     """Leaves in ``grads`` what a chunk's gradient of logits, for fp16 in fp32, means for hidden states and head."""
     grad_part, grad_weight, grad_bias = grads

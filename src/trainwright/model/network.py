@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from trainwright.model.losses import Head, Loss, linear_cross_entropy, token_cross_entropy
+from trainwright.model.losses import PLAIN, Head, Loss, linear_cross_entropy, token_cross_entropy
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
@@ -38,6 +38,10 @@ class Network(nn.Module, ABC):
     """The repeated parts, first to last: units of recomputation, sharding and pipeline stages."""
     keeping: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered around a training pass: says where what it saves waits for the backward pass."""
+    chunk_loss: Callable[..., Tensor] | None = None
+    """What training computes in place of a chunk's cross-entropy (``model.regularisation``); None: that itself."""
+    penalties: Callable[[Mapping[str, nn.Parameter]], None] | None = None
+    """Adds what weights cost to the gradients of a whole batch, given what is trained; None: they cost nothing."""
     adaptation: Adaptation | None = None
     """The adapters that are trained; the other weights are left to their base. None: they are all its own."""
     stash: int | None = None
@@ -175,7 +179,10 @@ class Network(nn.Module, ABC):
         return hidden if divisor == 1 or self.spec.classes else hidden / divisor
 
     def head_loss(self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]) -> Loss:
-        """Returns the summed cross-entropy of the head's outputs in nats, and how many targets count."""
+        """Returns the summed cross-entropy of the head's outputs in nats, and how many targets count.
+
+        In training it is with the terms of ``train.loss``, where there are any.
+        """
         chunk, multiple = self.kernels.loss_chunk_tokens, self.kernels.pad_vocabulary
         return linear_cross_entropy(
             self.head_input(hidden),
@@ -183,6 +190,7 @@ class Network(nn.Module, ABC):
             targets,
             bias=self.logit_bias,
             chunk=chunk,
+            chunk_loss=(self.chunk_loss if self.training else None) or PLAIN,
             multiple=multiple,
             cap=self.logit_cap,
         )

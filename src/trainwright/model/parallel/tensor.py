@@ -85,6 +85,7 @@ class TensorDecoder(Decoder):
             multiple=self.kernels.pad_vocabulary,
             bias=self.head_bias,
             cap=self.logit_cap,
+            chunk_loss=self.chunk_loss if self.training else None,
         )
 
     def token_losses(self, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ Shape legend: ``rows`` (of hidden states), ``width``, ``entries`` (of the vocabu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -47,6 +48,7 @@ def head_loss(
     multiple: int = 1,
     bias: Float[Tensor, " entries"] | None = None,
     cap: float | None = None,
+    chunk_loss: Callable[..., Tensor] | None = None,
 ) -> SumAndWeight:
     """Summed cross-entropy over the whole vocabulary, the same on all ranks, and the number of targets that count.
 
@@ -63,8 +65,9 @@ def head_loss(
         multiple: as for ``linear_cross_entropy``.
         bias: of the rows here; None: nothing is added.
         cap: soft bound of logits; None: there is none.
+        chunk_loss: takes what ``_chunk_loss`` does, in its place.
     """
-    one = partial(_chunk_loss, first=first, group=group)
+    one = partial(chunk_loss or _chunk_loss, first=first, group=group)
     return linear_cross_entropy(
         hidden, weight, targets, bias=bias, chunk=chunk, entries=entries, chunk_loss=one, multiple=multiple, cap=cap
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.registry import load
 from trainwright.core.units import parse_duration
-from trainwright.planner.counts.adapters import adapter_of
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import Adapter, DatasetFacts, Frozen, Precision, Workload
 
+ADAPTER = "trainwright.planner.counts.adapters:adapter_of"
+"""Loaded where adapters are trained."""
 DEFAULT_VALIDATION_TOKENS = 100_000
 """Taken where the recipe validates on a whole split whose size is not known yet."""
 
@@ -55,9 +57,11 @@ def adapters_of(recipe: Recipe, vocabulary: int, precision: Precision) -> Adapte
     model = recipe.model_spec(vocabulary=vocabulary)
     frozen: Frozen = "fp32" if precision in ("fp32", "tf32") else "bf16"
     try:
-        return adapter_of(model, method.targets, rank=method.rank, frozen=frozen, method=method.name)
+        adapter_of = load(ADAPTER, kind="method")
+        adapter: Adapter = adapter_of(model, method.targets, rank=method.rank, frozen=frozen, method=method.name)
     except RecipeError as error:
         raise error.at("train.method.targets") from error
+    return adapter
 
 
 def validation_tokens(recipe: Recipe, facts: DatasetFacts) -> int:

@@ -27,6 +27,7 @@ class TaskKind:
             ``task.labels`` name.
         networks: the kinds of networks that can learn it.
         divides: its sequences may lie on several ranks (``cp``): the ``Task`` is one that ``DividesSequences``.
+        smooths: its loss is the cross-entropy of the network's ``head_loss``, whose targets ``train.loss`` can change.
         measured: its batches cost one pass of the network forth and back, as plans count those of every task.
         Section: the class of the keys of its own beside ``task.name``; it derives from ``TaskSection``.
     """
@@ -37,6 +38,7 @@ class TaskKind:
     makes: Literal["text", "gaps", "classes"] = "text"
     networks: tuple[ModelKind, ...] = ("decoder", "encoder")
     divides: bool = False
+    smooths: bool = False
     measured: bool = False
     Section: type[BaseModel] | None = None
     CODE: ClassVar[tuple[str, ...]] = ("make",)
@@ -44,19 +46,29 @@ class TaskKind:
 
 TASKS: Mapping[str, TaskKind] = {
     "next-token": TaskKind(
-        make="trainwright.model.tasks.next_token:next_token", networks=("decoder",), divides=True, measured=True
+        make="trainwright.model.tasks.next_token:next_token",
+        networks=("decoder",),
+        divides=True,
+        smooths=True,
+        measured=True,
     ),
-    "masked": TaskKind(make="trainwright.model.tasks.masked:masked", makes="gaps", networks=("encoder",)),
+    "masked": TaskKind(make="trainwright.model.tasks.masked:masked", makes="gaps", networks=("encoder",), smooths=True),
     "classify": TaskKind(
         make="trainwright.model.tasks.classify:classify",
         needs="documents-with-labels",
         reads="documents",
         makes="classes",
         divides=True,
+        smooths=True,
         measured=True,
     ),
     "chat": TaskKind(
-        make="trainwright.model.tasks.chat:chat", needs="chats", networks=("decoder",), divides=True, measured=True
+        make="trainwright.model.tasks.chat:chat",
+        needs="chats",
+        networks=("decoder",),
+        divides=True,
+        smooths=True,
+        measured=True,
     ),
 }
 TASK = Extension("task", TASKS, InstanceOf(TaskKind))

@@ -13,6 +13,7 @@ from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive,
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.sections.updates.batch import RateScalingSection
+from trainwright.spec.sections.updates.loss import LossSection
 from trainwright.spec.sections.updates.optimizer import OPTIMIZER, OPTIMIZER_KEYS, AdamWAloneSection, OptimizerSection
 from trainwright.spec.sections.updates.schedule import SCHEDULE, SCHEDULE_KEYS, DecaySection, ScheduleSection
 from trainwright.spec.sections.weights.average import EmaSection
@@ -168,6 +169,7 @@ class TrainSection(Section):
     rate_scaling: RateScalingSection | None = Field(
         None, description="peak rates that were found at another batch and follow it; null: as they are written"
     )
+    loss: LossSection = Field(default_factory=LossSection, description="what training adds to the task's loss")
     validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out loss")
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"] = Field(
         "auto", description="arithmetic of the matrices; auto: bf16 where the machine multiplies it faster than fp32"

@@ -33,11 +33,20 @@ MAKE = Extension("task", {}, Called(arguments=("recipe", "dataset")))
 def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightError]:
     """Yields each problem; its ``where`` is a key of the recipe."""
     del tokenizer
-    how, task = recipe.train.exec, recipe.task.name
+    how, task, train_loss = recipe.train.exec, recipe.task.name, recipe.train.loss
     yield from _layout(recipe)
     yield from _method(recipe)
     if is_reference(task):
         yield from MAKE.problems(recipe.task.kind.make, where="task.name")
+    if train_loss.changes_targets and not recipe.task.kind.smooths:
+        key = "label_smoothing" if train_loss.label_smoothing else "z_weight"
+        yield RecipeError(
+            "the loss of {task} is no cross-entropy of targets that this could change",
+            where=f"train.loss.{key}",
+            seen=getattr(train_loss, key),
+            expected="0",
+            task=task,
+        )
     metric = how.best_by.split()[-1]
     if how.keep_best and metric not in METRICS.get(task, (metric,)):
         known = METRICS[task]

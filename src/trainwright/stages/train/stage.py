@@ -30,6 +30,7 @@ from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.updates.loss import PLAIN
 from trainwright.spec.sections.weights.method import WHOLE
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, whole_on_cpu, write_bundle
@@ -41,6 +42,7 @@ from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
+TERMS = "trainwright.model.regularisation.terms:add_terms"
 METHOD = "trainwright.stages.train.weights.method:apply"
 BASE = "trainwright.stages.train.base:begin_with"
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
@@ -132,6 +134,8 @@ def trainer_of(
     network, new_head = make_network(recipe, settings, tokenizer, base=_base(context))
     network = network.to(settings.device)
     notes = [f"a new head for {new_head}"] if new_head else []
+    if recipe.train.loss != PLAIN:
+        notes += load(TERMS, kind="loss")(network, recipe.train.loss)
     if recipe.train.optimizer.groups:
         notes += lines(assigned(network, recipe.train.optimizer))
     if settings.precision == "fp8":

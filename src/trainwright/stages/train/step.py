@@ -67,7 +67,8 @@ class TrainingStep:
         """
         self.task = task
         self.device = network.device
-        self.parameters = list(network.trained().values())
+        self._trained = network.trained()
+        self.parameters = list(self._trained.values())
         self.optimizers = optimizers
         self.clock = clock
         self.micro_batch = micro_batch
@@ -88,6 +89,7 @@ class TrainingStep:
             batch = self.on_device(batch)
         loss_sum, targets = self.gradient(batch)
         with self.clock.phase("update"):
+            self.penalise()
             update = Update(loss_sum=loss_sum, targets=targets, grad_norm=self.clip())
             made = self.gate is None or self.gate.passes(update)
             if made:
@@ -97,6 +99,11 @@ class TrainingStep:
             self.optimizers.zero_grad()
             update.beside.update(self.network.after_update(self.summed_up, made=made))
         return update
+
+    def penalise(self) -> None:
+        """Adds to the whole gradient that of what weights cost."""
+        if self.network.penalties is not None:
+            self.network.penalties(self._trained)
 
     def gradient(self, batch: Batch) -> Loss:
         """Accumulate the gradient of the batch's mean loss into ``.grad``; the summed loss and its weight."""

@@ -63,3 +63,15 @@ def test_a_layout_that_is_not_executed_is_refused_before_there_is_a_dataset(tmp_
 def test_what_the_plan_decides_is_not_refused_here(tmp_path) -> None:
     assert of(tmp_path, "train.exec.layout={pp: 2, schedule: zero_bubble}") == [], "compile=auto"
     assert of(tmp_path, "train.precision=fp8", "train.exec.layout.dp_shard=2") == []
+
+
+def test_targets_that_a_loss_has_not_are_not_smoothed(tmp_path) -> None:
+    assert of(tmp_path, "train.loss.label_smoothing=0.1", "train.loss.z_weight=1e-4") == []
+    other = ("task.name=fixtures.plugged_task:SHAPES", "task.labels=[a, b]", "train.loss.l1_weight=1e-4")
+    unmade = of(tmp_path, *other)  # without the module of what it makes
+    assert not any("train.loss" in line for line in unmade)
+    (line,) = set(of(tmp_path, *other, "train.loss.z_weight=0.5")) - set(unmade)
+    assert line == (
+        "train.loss.z_weight: the loss of fixtures.plugged_task:SHAPES is no cross-entropy of targets that this could "
+        "change (seen 0.5, expected 0)"
+    )
