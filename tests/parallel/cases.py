@@ -232,6 +232,25 @@ MIXED = (
 )
 """Mixtures of experts with balance by loss and by bias, under grouped and under latent attention."""
 
+EIGHT: dict[str, object] = {
+    "layers": 2,
+    "experts": Experts(count=8, active=3, ffn_width=24, loss_weight=0.3, bias=True, router_bias=True),
+}
+DIVIDED = (
+    Case(layout={"dp_shard": 2, "ep": 2}, model=MIXTURE, recompute="full", ragged=True, micro_batch=1),
+    Case(layout={"dp_shard": 2, "ep": 2, "zero_stage": 1}, model=BALANCED, ragged=True, optimizer="adamw"),
+    Case(layout={"dp_replicate": 2, "ep": 2}, model=BALANCED, dtype="fp32", documents=True),
+    Case(layout={"dp_shard": 4, "ep": 2, "zero_stage": 2}, model=EIGHT, ragged=True, micro_batch=2),
+    Case(layout={"dp_shard": 4, "ep": 4}, model=EIGHT, ragged=True, recompute="selective", micro_batch=1),
+    Case(layout={"dp_replicate": 2, "dp_shard": 2, "ep": 2}, model=MIXTURE, ragged=True, optimizer="adamw"),
+    Case(layout={"dp_replicate": 2, "dp_shard": 2, "ep": 4, "zero_stage": 1}, model=EIGHT, micro_batch=1),
+    Case(layout={"dp_replicate": 4, "ep": 2}, model=EIGHT, documents=True),
+    Case(layout={"pp": 2, "dp_shard": 2, "ep": 2, "zero_stage": 1}, model=MIXTURE, ragged=True, micro_batch=1),
+    Case(layout={"pp": 2, "dp_shard": 2, "ep": 2, "schedule": "zero_bubble"}, model=BALANCED, documents=True),
+    Case(layout={"dp_shard": 2, "ep": 2, "shares": (3, 1)}, model=EIGHT, ragged=True, micro_batch=1),
+)
+"""Experts divided among neighbours, with the rest of the network shared, copied or in stages."""
+
 DROPS: dict[str, object] = {"dropout": True, "dtype": "fp64"}
 DROPPED = (
     case({"tp": 2}, DROPS | {"family": "gpt2", "recompute": "full"}),
@@ -354,4 +373,4 @@ TERMED = (
 
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
 CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + ADAPTED + PADDED + HEAD_BIASES
-CASES += LAYERNORMS + BLOCKED + PARTS + ENCODERS + MIXED + TERMED
+CASES += LAYERNORMS + BLOCKED + PARTS + ENCODERS + MIXED + TERMED + DIVIDED

@@ -18,6 +18,8 @@ from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.events import Events
 from trainwright.core.errors import TrainwrightError
 from trainwright.model.build import build_network
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.experts import Experts
 from trainwright.spec.sections.updates.optimizer import AdamWSection, MuonSection
 from trainwright.spec.sections.weights.average import EmaSection
 from trainwright.spec.workload import ParallelPlan
@@ -38,8 +40,24 @@ LAYOUTS: Mapping[str, Mapping[str, object]] = {
     "stages of shards": {"pp": 2, "dp_shard": 2, "zero_stage": 1},
     "matrices and sequences": {"tp": 2, "cp": 2},
 }
-FAMILIES = {"llama": AdamWSection(lr=1e-2), "gpt2": MuonSection(lr=1e-2)}
-"""One has an untied head, the other a tied one, which lies on two stages; 5 rows are not divided by 4 ranks."""
+OF_EXPERTS: Mapping[str, Mapping[str, object]] = {
+    "one process": {},
+    "shards": {"dp_shard": 4, "zero_stage": 3},
+    "experts": {"dp_shard": 4, "ep": 4, "zero_stage": 3},
+    "shards of experts": {"dp_shard": 4, "ep": 2, "zero_stage": 1},
+    "copies of experts": {"dp_replicate": 2, "dp_shard": 2, "ep": 2},
+    "stages of experts": {"pp": 2, "dp_replicate": 2, "ep": 2},
+}
+FAMILIES = {"llama": AdamWSection(lr=1e-2), "gpt2": MuonSection(lr=1e-2), "mixture": AdamWSection(lr=1e-2)}
+"""One has an untied head, one a tied one, which lies on two stages; 5 rows are not divided by 4 ranks."""
+LAYOUTS_OF = {"llama": LAYOUTS, "gpt2": LAYOUTS, "mixture": OF_EXPERTS}
+EXPERTS = Experts(count=4, active=2, ffn_width=24, bias=True)
+
+
+def shape_of(family: str) -> ModelSpec:
+    """The tiny shape of a family, or of a llama with experts."""
+    sizes: dict[str, object] = {"layers": 4, "vocabulary": 323}
+    return spec("llama", **sizes, experts=EXPERTS) if family == "mixture" else spec(family, **sizes)
 
 
 class Training:
@@ -49,7 +67,7 @@ class Training:
         self.world: World = ALONE
         if layout:
             self.world = world_of(mesh_for(ParallelPlan(**layout)), batch_sequences=4)
-        self.network = build_network(spec(family, layers=4, vocabulary=323), dtype=torch.float32)
+        self.network = build_network(shape_of(family), dtype=torch.float32)
         self.network.initialise(seed)
         self.world.share(self.network, compiled=False)
         optimizers = Optimizers(self.network, FAMILIES[family])
@@ -79,15 +97,16 @@ class Training:
 def pairs(folder: Path, family: str, rank: int) -> Iterator[tuple[str, bool]]:
     """Yields whether each layout reads what each has written, to the last bit."""
     written: dict[str, dict[str, Tensor]] = {}
-    for name, layout in LAYOUTS.items():
+    layouts = LAYOUTS_OF[family]
+    for name, layout in layouts.items():
         if layout or rank == 0:
             training = Training(family, layout, folder / family / name, seed=1)
             training.save(1)
             written[name] = {key: tensor.clone() for key, tensor in training.whole().items()}
             training.checkpoints.paths()
         dist.barrier()
-    for source in LAYOUTS:
-        for name, layout in LAYOUTS.items():
+    for source in layouts:
+        for name, layout in layouts.items():
             if layout or rank == 0:
                 training = Training(family, layout, folder / family / source, seed=2)
                 before = training.whole()

@@ -1,4 +1,6 @@
-"""``Cut``: which part of a parameter each rank along the axis ``tp`` keeps, and how its parts come together again.
+"""``Cut``: which part of a parameter each rank along an axis keeps, and how its parts come together again.
+
+The axis is ``tp`` for matrices that ranks multiply together, ``ep`` for experts that each of them has some of.
 
 A cut parameter is a plain tensor of its part's shape, which data-parallel ranks may share in turn; its whole shape is
 known to the cut alone, which stands beside the parameter (``mark``, ``cut_of``).
@@ -41,11 +43,6 @@ class Cut:
     def shape(self) -> torch.Size:
         """Returns the shape of this rank's part."""
         return torch.Size((*self.whole[: self.dim], len(self.parts[self.rank]), *self.whole[self.dim + 1 :]))
-
-    @property
-    def copies(self) -> float:
-        """Returns how many ranks keep each part."""
-        return len(self.parts) / len(set(self.parts))
 
     def take(self, value: Tensor) -> Tensor:
         """Returns this rank's part of a whole tensor, in memory of its own."""

@@ -3,7 +3,7 @@
 An *axis* of the mesh is a way to share work; its ranks differ in that alone. From the outermost to the innermost axis,
 so that ranks which exchange most are neighbours: pipeline stages (``pp``), replicas (``dp_replicate``), shards of
 weights and optimizer state (``dp_shard``), parts of a sequence (``cp``), parts of a matrix (``tp``). Experts (``ep``)
-lie in the data-parallel axes and take no axis of their own.
+are divided among neighbours along the data-parallel axes, and take no axis of their own: ``Mesh.experts``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,17 @@ TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExpertMesh:
+    """Who has which experts: ``apart`` are the ranks that have other ones each, ``sharing`` those that have the same.
+
+    The latter share weights, or have copies of them, as all ranks of ``Mesh.sharing`` do of the rest.
+    """
+
+    apart: DeviceMesh
+    sharing: DeviceMesh
+
+
+@dataclass(frozen=True, kw_only=True)
 class Mesh:
     """One rank's view of the mesh; ``devices`` is None where one process trains alone."""
 
@@ -44,6 +55,8 @@ class Mesh:
     devices: DeviceMesh | None = None
     sharing: DeviceMesh | None = None
     """The ranks that share weights, or have copies of them; where there are both, copies are its first dim."""
+    experts: ExpertMesh | None = None
+    """Who has which experts; None where every rank has all of them."""
 
     @property
     def alone(self) -> bool:
@@ -153,7 +166,24 @@ def mesh_of(parallel: ParallelPlan, device_type: str) -> Mesh:
     if parallel.ranks != dist.get_world_size():
         raise ValueError(f"{dist.get_world_size()} processes were started for a layout of {parallel.ranks} ranks")
     devices = init_device_mesh(device_type, shape, mesh_dim_names=AXES)
-    return Mesh(parallel=parallel, devices=devices, sharing=_sharing(parallel, devices))
+    experts = None if parallel.ep == 1 else expert_mesh(parallel, device_type)
+    return Mesh(parallel=parallel, devices=devices, sharing=_sharing(parallel, devices), experts=experts)
+
+
+def expert_mesh(parallel: ParallelPlan, device_type: str) -> ExpertMesh:
+    """Returns who has which experts: neighbours have other ones, first along ``dp_shard``, then along ``dp_replicate``.
+
+    Raises:
+        ValueError: neither of ``ep`` and ``dp_shard`` divides the other, or ``tp`` or ``cp`` has ranks.
+    """
+    of_shards = min(parallel.ep, parallel.dp_shard)
+    if parallel.tp * parallel.cp > 1 or parallel.dp_shard % of_shards or parallel.ep % of_shards:
+        raise ValueError(f"ep={parallel.ep} cannot lie in dp_shard={parallel.dp_shard} beside tp and cp")
+    copies, shards = parallel.dp_replicate * of_shards // parallel.ep, parallel.dp_shard // of_shards
+    names = ("pp", "dp_replicate", "dp_shard", "ep")
+    devices = init_device_mesh(device_type, (parallel.pp, copies, shards, parallel.ep), mesh_dim_names=names)
+    sharing = devices["dp_shard"] if copies == 1 else devices["dp_replicate", "dp_shard"]
+    return ExpertMesh(apart=devices["ep"], sharing=sharing)
 
 
 def _sharing(parallel: ParallelPlan, devices: DeviceMesh) -> DeviceMesh | None:

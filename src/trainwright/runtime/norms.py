@@ -55,7 +55,7 @@ def _copies(tensor: Tensor, mesh: Mesh) -> float:
         for axis, placement in enumerate(tensor.placements):
             parts *= tensor.device_mesh.size(axis) if placement.is_shard() else 1
     cut = cut_of(tensor)
-    return mesh.size(*AXES[1:-1]) / parts * (mesh.size("tp") if cut is None else cut.copies)
+    return mesh.size(*AXES[1:]) / (parts if cut is None else parts * len(set(cut.parts)))
 
 
 def local(tensor: Tensor) -> Tensor:

@@ -57,10 +57,8 @@ def test_what_is_taken_has_memory_of_its_own() -> None:
     assert cut(0, parts=(range(2), range(2, 5)), dim=1).take(WHOLE).is_contiguous()
 
 
-def test_copies_are_counted_and_a_copy_of_everything_is_not_sent() -> None:
-    assert (cut(0).copies, cut(0, parts=COPIES).copies) == (1.0, 2.0)
+def test_a_copy_of_everything_is_not_sent() -> None:
     everything = cut(0, parts=(range(7), range(7)))
-    assert everything.copies == 2.0
     assert everything.gather(WHOLE) is WHOLE
 
 

@@ -46,6 +46,30 @@ def test_a_rank_knows_its_place_on_every_axis(rank: int) -> None:
         assert mesh.axis("cp") is None
 
 
+@pytest.mark.parametrize(
+    ("layout", "apart", "sharing"),
+    [
+        ({"dp_shard": 8, "ep": 2}, [4, 5], [1, 3, 5, 7]),
+        ({"dp_shard": 8, "ep": 8}, [0, 1, 2, 3, 4, 5, 6, 7], [5]),
+        ({"dp_replicate": 2, "dp_shard": 4, "ep": 2}, [4, 5], [[1, 3], [5, 7]]),
+        ({"dp_replicate": 4, "dp_shard": 2, "ep": 4}, [4, 5, 6, 7], [[1], [5]]),
+        ({"dp_replicate": 8, "ep": 4, "dp_shard": 1}, [4, 5, 6, 7], [[1], [5]]),
+        ({"pp": 2, "dp_shard": 4, "ep": 2}, [4, 5], [5, 7]),
+    ],
+)
+def test_neighbours_have_other_experts_and_the_others_share_them(layout, apart, sharing) -> None:
+    with group(5, 8):
+        found = mesh_of(ParallelPlan(**layout), "cpu").experts
+        assert found is not None
+        assert (found.apart.mesh.tolist(), found.sharing.mesh.tolist()) == (apart, sharing)
+
+
+@pytest.mark.parametrize("layout", [{"dp_shard": 6, "ep": 4}, {"dp_shard": 2, "tp": 3, "ep": 2}])
+def test_experts_that_do_not_lie_along_data_axes_are_refused(layout) -> None:
+    with group(0, 6), pytest.raises(ValueError, match=r"ep=\d cannot lie"):
+        mesh_of(ParallelPlan(**layout), "cpu")
+
+
 def test_another_number_of_processes_than_the_layouts_is_refused() -> None:
     with group(0, 4), pytest.raises(ValueError, match="4 processes were started for a layout of 24 ranks"):
         mesh_of(PLAN, "cpu")

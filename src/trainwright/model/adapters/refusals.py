@@ -12,6 +12,8 @@ def refusals(parallel: ParallelPlan, precision: str | None) -> tuple[str, ...]:
         for axis in ("tp", "pp")
         if getattr(parallel, axis) > 1
     )
+    if parallel.ep > 1:
+        told += (f"ep={parallel.ep}: adapters stand beside all experts of a layer; set ep=1",)
     if precision == "fp8":
         told += ("precision=fp8: products with adapters beside them are not made in it; set train.precision=bf16",)
     return told

@@ -75,9 +75,12 @@ class Mixture(nn.Module):
         places = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
         counts = loads(routing.chosen, self.experts.count)
         rows = copied(x, order, places, active=active)
-        results = self.down(self._activated(self.gate(rows, counts), self.up(rows, counts)), counts)
-        each = returned(results, order, places, active=active)
+        each = returned(self.passed(rows, counts), order, places, active=active)
         return (each * routing.weights.to(each.dtype).unsqueeze(-1)).sum(1)
+
+    def passed(self, rows: Float[Tensor, "rows width"], counts: Int[Tensor, " experts"]) -> Float[Tensor, "rows width"]:
+        """Returns what each row's expert makes of it; rows lie in the order of experts, which have so many."""
+        return self.down(self._activated(self.gate(rows, counts), self.up(rows, counts)), counts)
 
     def _activated(self, gate: Float[Tensor, "rows ffn"], up: Float[Tensor, "rows ffn"]) -> Float[Tensor, "rows ffn"]:
         """Returns a gated activation; with a limit gpt-oss's: both clamped, a steeper gate, one added to the other."""

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor  # torch has no public name for it
 
 _ALIGNED_BYTES = 16
 """Of a row in torch's grouped product: it reads matrices in pieces of so many bytes."""
@@ -50,10 +51,15 @@ def groups_products(x: Tensor, *, outputs: int) -> bool:
     return x.device.type == "cuda" and x.dtype is torch.bfloat16 and aligned and x.shape[0] > 0
 
 
+def has_no_values(x: Tensor) -> bool:
+    """Returns whether a tensor stands for others of its shape: on the device ``meta``, or in a dry run."""
+    return x.is_meta or isinstance(x, FakeTensor)
+
+
 @torch.compiler.disable  # the sizes of groups are numbers of this very batch
 def _in_turn(x: Tensor, weight: Tensor, bias: Tensor | None, counts: Tensor) -> Tensor:
     # Without values all rows are the first expert's: whoever has them, they are as many operations.
-    sizes = [x.shape[0], *[0] * (len(weight) - 1)] if x.is_meta else counts.tolist()
+    sizes = [x.shape[0], *[0] * (len(weight) - 1)] if has_no_values(x) else counts.tolist()
     y: Tensor = _InTurn.apply(x, weight, bias, sizes)
     return y
 
@@ -152,5 +158,12 @@ def returned(
     rows: Float[Tensor, "rows width"], order: Int[Tensor, " rows"], places: Int[Tensor, " rows"], *, active: int
 ) -> Float[Tensor, "tokens active width"]:
     """Returns each token's results side by side: what ``copied`` took apart, with the same ``order`` and ``places``."""
-    pairs: Tensor = _Reordered.apply(rows, places, order)
-    return pairs.unflatten(0, (-1, active))
+    return reordered(rows, places, order).unflatten(0, (-1, active))
+
+
+def reordered(
+    rows: Float[Tensor, "rows width"], places: Int[Tensor, " rows"], inverse: Int[Tensor, " rows"]
+) -> Float[Tensor, "rows width"]:
+    """Returns ``rows[places]``, each of which stands once; the gradient goes the way back, by the inverse."""
+    found: Tensor = _Reordered.apply(rows, places, inverse)
+    return found

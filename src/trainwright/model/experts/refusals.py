@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, ParallelPlan
 
@@ -34,6 +36,9 @@ def refusals(
             what = "experts" if model.experts is not None else "latent attention" if model.latent else "sinks"
             shared = "matrices" if axis == "tp" else "sequences"
             reasons.append(f"{axis}={size}: a model with {what} has whole {shared} on each rank; set {axis}=1")
+    if parallel.ep > 1 and parallel.dp_shard % parallel.ep and parallel.ep % parallel.dp_shard:
+        near = math.gcd(parallel.ep, parallel.dp_shard)
+        reasons.append(f"ep={parallel.ep}: its ranks are neighbours along dp_shard={parallel.dp_shard}; set ep={near}")
     if model.experts is not None and precision == "fp8":
         reasons.append("precision=fp8: experts' products are not in float8; set train.precision=bf16")
     if model.experts is not None and optimizer in OF_MATRICES:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from trainwright.core.registry import load
@@ -15,12 +15,14 @@ from trainwright.runtime.cuts import Cut, mark
 from trainwright.runtime.device import compiler
 from trainwright.runtime.mesh import Mesh
 
+EXPERTS = "trainwright.model.parallel.experts"
+
 
 def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> dict[str, Cut]:
     """Turns a network into this rank's part of it, in place.
 
     0. Of a pipeline, the blocks of other ranks' stages are dropped.
-    1. Matrices are cut: each rank along ``tp`` keeps rows or columns of them.
+    1. Matrices are cut: each rank along ``tp`` keeps rows or columns of them, along ``ep`` some of a layer's experts.
     2. Attention hears which ranks have other tokens of its sequences.
     3. Blocks are compiled, each by itself, so that one block's code serves all of them.
     4. Weights, gradients and optimizer state are shared by the data-parallel ranks, block by block, so that a block's
@@ -35,30 +37,33 @@ def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> dict[str, Cu
         compiled: run blocks through ``torch.compile``.
 
     Returns:
-        How parameters are cut along ``tp``, by name.
+        How parameters are cut along ``tp`` and ``ep``, by name.
     """
     if mesh.size("pp") > 1:
         load("trainwright.model.parallel.stages:keep_stages", kind="layout")(network, mesh)
     cuts: dict[str, Cut] = {}
     if mesh.size("tp") > 1:
         cuts = load("trainwright.model.parallel.tensor:cut_matrices", kind="layout")(network, mesh)
+    if mesh.experts is not None:
+        cuts |= load(f"{EXPERTS}:divide_experts", kind="layout")(network, mesh.experts)
     if mesh.size("cp") > 1:
         load("trainwright.model.parallel.context:divide", kind="layout")(network, mesh)
     if compiled:
         for block in network.blocks:
             block.compile(backend=compiler(mesh.device_type))
     if mesh.sharing is not None:
-        _shard(network, mesh.sharing, gather_again=mesh.parallel.zero_stage == 3 and mesh.size("pp") == 1)
+        _shard(network, mesh, gather_again=mesh.parallel.zero_stage == 3 and mesh.size("pp") == 1)
     for name, parameter in network.named_parameters():
         if name in cuts:
             mark(parameter, cuts[name])
     return cuts
 
 
-def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:
+def _shard(network: Network, mesh: Mesh, *, gather_again: bool) -> None:
     """Shards every block, then what is left; ``gather_again``: weights are dropped after the forward pass (ZeRO-3).
 
-    In a pipeline they are not: other micro batches need them at once.
+    In a pipeline they are not: other micro batches need them at once. Experts that are divided are shared by the ranks
+    that have the same ones alone.
 
     A block's layers cast their weights to the dtype of products, so that they may be gathered in it: the same bits at
     half the bytes. The rest keeps its dtype, for the head adds up its gradient in it. Gradients are reduced in weights'
@@ -68,11 +73,15 @@ def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:
     reduced = torch.bfloat16 if network.kernels.reduce == "bf16" else None
     width = network.compute_dtype if network.compute_dtype != whole else None
     policy = MixedPrecisionPolicy(param_dtype=width, reduce_dtype=reduced or (None if width is None else whole))
+    share = partial(fully_shard, reshard_after_forward=gather_again, mp_policy=policy)
+    if mesh.experts is not None:
+        for matrix in load(f"{EXPERTS}:matrices_of", kind="layout")(network):
+            share(matrix, mesh=mesh.experts.sharing)
     for block in network.blocks:
-        fully_shard(block, mesh=over, reshard_after_forward=gather_again, mp_policy=policy)
+        share(block, mesh=mesh.sharing)
     # The rest is used at the pass's beginning and end, so that dropping it between would only gather it twice.
     rest = MixedPrecisionPolicy(reduce_dtype=reduced)
-    fully_shard(network, mesh=over, reshard_after_forward=False, mp_policy=rest)
+    fully_shard(network, mesh=mesh.sharing, reshard_after_forward=False, mp_policy=rest)
     for module in sharded_modules(network):
         module.set_gradient_divide_factor(1.0)
         module.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it adds up

@@ -19,7 +19,6 @@ COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
 REASONS = {
-    "ep": "every rank has all experts of a layer, or a share of each (dp_shard)",
     "offload": "weights and gradients stay on the device",
 }
 """Fields of which the trainer executes the default alone; the others it executes whatever they are."""

@@ -24,6 +24,7 @@ def reasons(tiny, parts, *, layout=None, **how):
     [
         (EXPERTS, {"tp": 2}, {}, "tp=2: a model with experts"),
         (EXPERTS, {"cp": 2}, {}, "cp=2: a model with experts"),
+        (EXPERTS, {"dp_shard": 6, "ep": 4}, {}, "ep=4: its ranks are neighbours along dp_shard=6; set ep=2"),
         (LATENT, {"tp": 2}, {}, "tp=2: a model with latent attention"),
         (SINKS, {"cp": 2}, {}, "cp=2: a model with sinks"),
         (EXPERTS, {}, {"precision": "fp8"}, "precision=fp8"),
@@ -41,6 +42,6 @@ def test_what_is_not_right_is_refused_with_what_is(tiny, parts, layout, how, wor
 
 
 @pytest.mark.parametrize("parts", [EXPERTS, LATENT, SINKS, {}])
-@pytest.mark.parametrize("layout", [{"dp_replicate": 2}, {"dp_shard": 2}, {"pp": 2}])
+@pytest.mark.parametrize("layout", [{"dp_replicate": 2}, {"dp_shard": 2}, {"pp": 2}, {"dp_shard": 2, "ep": 2}])
 def test_what_is_right_is_not_refused(tiny, parts, layout):
     assert reasons(tiny, parts, layout=layout) == ()

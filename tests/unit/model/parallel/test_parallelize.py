@@ -13,6 +13,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from fixtures.tiny_models import decoder
 from trainwright.model.parallel.parallelize import parallelize, sharded_modules
 from trainwright.runtime.mesh import ALONE, mesh_of
+from trainwright.spec.parts.experts import Experts
 from trainwright.spec.workload import ParallelPlan
 
 
@@ -51,3 +52,17 @@ def test_replicas_keep_everything(rank_two_of_four) -> None:
     for name, parameter in network.named_parameters():
         assert isinstance(parameter, DTensor)
         assert torch.equal(parameter.to_local(), dict(decoder().named_parameters())[name])
+
+
+@pytest.mark.parametrize(("ep", "experts"), [(2, range(2)), (4, range(2, 3))])
+def test_a_rank_keeps_its_experts_and_shares_them_with_those_that_have_the_same(rank_two_of_four, ep, experts) -> None:
+    mixed = {"experts": Experts(count=4, active=2, ffn_width=24, bias=True)}
+    whole = dict(decoder(**mixed).named_parameters())
+    network = decoder(**mixed)
+    cuts = parallelize(network, mesh_of(ParallelPlan(dp_shard=4, ep=ep), "cpu"), compiled=False)
+    assert sorted(cuts) == sorted(name for name in whole if ".ffn." in name and "router" not in name)
+    for name, cut in cuts.items():
+        part = network.get_parameter(name)
+        mine = whole[name][experts.start : experts.stop].chunk(4 // ep)[1 if ep == 2 else 0]
+        assert isinstance(part, DTensor) and torch.equal(part.to_local(), mine), name
+        assert cut.whole == whole[name].shape and cut.parts[cut.rank] == experts

@@ -26,7 +26,7 @@ from trainwright.testing.machine import fake_machine
 
 EXECUTED = frozenset(
     ("dp_replicate", "dp_shard", "zero_stage", "tp", "sequence_parallel", "pp", "schedule", "virtual_stages", "cp")
-) | {"context", "shares", "micro_batch_sequences", "compile", "threads", "deterministic"}
+) | {"ep", "context", "shares", "micro_batch_sequences", "compile", "threads", "deterministic"}
 """Fields that the trainer executes whatever they are."""
 
 
@@ -123,7 +123,6 @@ def test_matrices_and_sequences_are_shared_of_our_own_network_alone() -> None:
 
 
 CHECKED = [
-    ({}, ParallelPlan(ep=2), "ep=2: every rank has all experts of a layer, .*; set ep=1"),
     ({"recompute": "full"}, ParallelPlan(pp=2, schedule="zero_bubble"), "set recompute=none or schedule=1f1b"),
     (
         {"optimizer": {"moments": "int8"}},
@@ -263,7 +262,7 @@ def test_what_the_dataset_decides_may_differ_from_the_plan(make_recipe, dataset)
 def test_a_plan_for_several_devices_is_not_trained_on_one(make_recipe, inputs_for, train, tmp_path) -> None:
     recipe = make_recipe()
     inputs = inputs_for(recipe, parallel=ParallelPlan(pp=2, ep=2, zero_stage=2, dp_shard=2))
-    with pytest.raises(RecipeError, match=r"cannot execute this plan .*ep=2.*set ep=1; zero_stage=2.*set zero_stage=1"):
+    with pytest.raises(RecipeError, match=r"cannot execute this plan .*zero_stage=2.*set zero_stage=1"):
         train(recipe, inputs, tmp_path / "out")
     assert not (tmp_path / "out" / "checkpoints").exists()
 

@@ -17,7 +17,7 @@ class RankParameters:
     """Parameters of one rank: in all blocks, and of embedding, last norm and head.
 
     ``stream`` of them stand in the stream, each the same on all ranks; ``copied`` are key heads that others have too;
-    ``table`` is the embedding, where it is there.
+    ``table`` is the embedding, where it is there; ``experts`` of those in blocks are those of mixtures, all of them.
     """
 
     blocks: float
@@ -25,6 +25,7 @@ class RankParameters:
     stream: float
     copied: float
     table: float
+    experts: float
 
     @property
     def total(self) -> float:
@@ -44,13 +45,14 @@ def rank_parameters(model: ModelSpec, tp: int, at: Place | None = None) -> RankP
     copies, share = max(1.0, tp / model.kv_heads), place.blocks / model.blocks
     last = model.width * (2 if model.norm == "layernorm" and model.norm_bias else 1)
     norms = float(counts["norms"] - last)
-    blocks = copied = 0.0
+    blocks = copied = experts = 0.0
     stream = norms
     for matrix in matrices(model):
         if matrix.part not in BLOCK_PARTS:
             continue
         bias = matrix.layers * matrix.outputs * matrix.bias
         whole = matrix.parameters
+        experts += whole if matrix.part == "experts" else 0.0
         if matrix.name in ("output", "down"):
             blocks += (whole - bias) / tp + bias
             stream += bias
@@ -68,4 +70,5 @@ def rank_parameters(model: ModelSpec, tp: int, at: Place | None = None) -> RankP
         stream=share * stream + place.begins * counts["positions"] + place.ends * last,
         copied=share * copied,
         table=table if place.begins or copy else 0.0,
+        experts=share * experts,
     )

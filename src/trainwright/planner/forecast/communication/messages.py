@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.parallel.dry_run import Sent
 from trainwright.planner.counts.parallel.stages import Place, place_of
 from trainwright.planner.counts.parallel.tensor import RankParameters, rank_parameters
@@ -26,6 +27,31 @@ MOMENTUM_BYTES = 2
 """Of a matrix's momentum, as Muon's ranks exchange it."""
 BEFORE, AFTER, NORM = 8, 4, 8
 """Bytes of what all ranks add up once a step: weight of the batch, summed loss, square of the gradient's norm."""
+LOAD = 8
+"""Of what is counted of an expert: tokens that chose it."""
+EXPERT_MATRICES = 3
+"""Of a mixture, gathered apart from each other where experts are divided."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Weights:
+    """Parameters that the same ranks share, or have copies of: those in blocks in so many pieces, and the root.
+
+    ``owners`` share them along the axes ``shard``; there are copies along the axes ``copies``, which may be none.
+    """
+
+    parameters: float
+    in_blocks: int
+    owners: int
+    shard: str
+    copies: str
+    root: float = 0.0
+    has_root: bool = False
+
+    @property
+    def pieces(self) -> int:
+        """Returns in how many pieces they are gathered."""
+        return self.in_blocks + self.has_root
 
 
 def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int, place: int = 0) -> tuple[Sent, ...]:
@@ -38,38 +64,85 @@ def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int, place: int = 
     gradients whole over all micro batches, whatever the stage, and neighbouring stages hand on every micro batch and
     its gradient.
     """
-    sizes = {name: getattr(parallel, name) for name in ("pp", "dp_replicate", "dp_shard", "cp", "tp")}
-    model = run.transformer
-    at, piped = place_of(model, parallel, place), parallel.pp > 1
-    own, reduced = rank_parameters(model, parallel.tp, at), REDUCED_BYTES[run.kernels.reduce]
-    every, root, blocks, pieces = own.total, own.root, own.blocks, at.blocks + (at.begins or at.ends)
+    at = place_of(run.transformer, parallel, place)
+    own = rank_parameters(run.transformer, parallel.tp, at)
+    mixtures = round(at.blocks * run.transformer.moe_layers / run.transformer.blocks)
+    weights = _shared(parallel, at, own, mixtures=mixtures)
+    owners = weights[0].owners
     sent: list[Sent] = []
-    copied = parallel.zero_stage == 0 and parallel.dp_shard == 1
-    owners = 1 if copied else parallel.dp_shard * parallel.cp
-    shard = "+".join(name for name in ("dp_shard", "cp") if sizes[name] > 1)
-    copies = "+".join(name for name in ("dp_replicate", "cp")[: 1 + copied] if sizes[name] > 1)
-    if owners > 1:
-        whole = run.workload.element_bytes * blocks + KEPT_BYTES * root
-        again = run.workload.element_bytes * blocks
-        twice = parallel.zero_stage == 3 and not piped
-        rounds = passes if twice else 1
-        count = rounds * (pieces + twice * at.blocks)
-        sent.append(Sent(kind="all-gather", axis=shard, count=count, size_bytes=rounds * (whole + twice * again)))
-        reductions = passes if parallel.zero_stage >= 2 and not piped else 1
-        size_bytes = reductions * reduced * every
-        sent.append(Sent(kind="reduce-scatter", axis=shard, count=reductions * pieces, size_bytes=size_bytes))
+    for each in weights:
+        sent += _of_weights(run, parallel, each, passes=passes)
     sent += _context(run, parallel, at, passes)
     sent += _between_stages(run, parallel, at, passes, table_bytes=KEPT_BYTES * own.table / owners)
-    sent += (
-        Sent(kind="all-reduce", axis=axis, count=count, size_bytes=size_bytes)
-        for axis, count, size_bytes in _once(sizes, copies, pieces=pieces, shard_bytes=reduced * every / owners)
-    )
+    sent += _once(run.transformer, parallel)
+    if parallel.ep > 1:
+        sent += _between_experts(run, parallel, mixtures, passes=passes)
     if parallel.tp > 1:
         sent += _between_matrices(run, parallel, at, passes=passes)
         sent += _of_copies(run, parallel, own, owners=owners)
     if run.workload.optimizer == "muon":
-        sent += _whole_matrices(run, parallel, at, shard if owners > 1 else "")
+        sent += _whole_matrices(run, parallel, at, weights[0].shard if owners > 1 else "")
     return tuple(_joined(sent))
+
+
+def _shared(parallel: ParallelPlan, at: Place, own: RankParameters, *, mixtures: int) -> list[_Weights]:
+    """Returns the parameters of a rank; those of divided experts apart, which ranks with other ones do not share."""
+    copied = parallel.zero_stage == 0 and parallel.dp_shard == 1
+    sizes = {name: int(getattr(parallel, name)) for name in ("dp_replicate", "dp_shard", "cp")}
+    apart = own.experts if parallel.ep > 1 else 0.0
+    rest = _Weights(
+        parameters=own.blocks - apart,
+        in_blocks=at.blocks,
+        owners=1 if copied else parallel.dp_shard * parallel.cp,
+        shard="+".join(name for name in ("dp_shard", "cp") if sizes[name] > 1),
+        copies="+".join(name for name in ("dp_replicate", "cp")[: 1 + copied] if sizes[name] > 1),
+        root=own.root,
+        has_root=at.begins or at.ends,
+    )
+    if not apart:
+        return [rest]
+    of_shards = min(parallel.ep, parallel.dp_shard)
+    owners, copies = parallel.dp_shard // of_shards, parallel.dp_replicate * of_shards // parallel.ep
+    pieces = EXPERT_MATRICES * mixtures
+    shard, along = "dp_shard" if owners > 1 else "", "dp_replicate" if copies > 1 else ""
+    return [rest, _Weights(parameters=apart / parallel.ep, in_blocks=pieces, owners=owners, shard=shard, copies=along)]
+
+
+def _of_weights(run: RunSpec, parallel: ParallelPlan, weights: _Weights, *, passes: int) -> Iterator[Sent]:
+    """Yields what gathers weights, and adds up their gradients."""
+    piped, reduced = parallel.pp > 1, REDUCED_BYTES[run.kernels.reduce]
+    every = weights.parameters + weights.root
+    if weights.owners > 1:
+        again = run.workload.element_bytes * weights.parameters
+        whole = again + KEPT_BYTES * weights.root
+        twice = parallel.zero_stage == 3 and not piped
+        rounds = passes if twice else 1
+        count, size_bytes = rounds * (weights.pieces + twice * weights.in_blocks), rounds * (whole + twice * again)
+        yield Sent(kind="all-gather", axis=weights.shard, count=count, size_bytes=size_bytes)
+        reductions = passes if parallel.zero_stage >= 2 and not piped else 1
+        count, size_bytes = reductions * weights.pieces, reductions * reduced * every
+        yield Sent(kind="reduce-scatter", axis=weights.shard, count=count, size_bytes=size_bytes)
+    if weights.copies:
+        size_bytes = reduced * every / weights.owners
+        yield Sent(kind="all-reduce", axis=weights.copies, count=weights.pieces, size_bytes=size_bytes)
+
+
+def _between_experts(run: RunSpec, parallel: ParallelPlan, mixtures: int, *, passes: int) -> Iterator[Sent]:
+    """Yields what the ranks of ``ep`` exchange in each mixture, were all as full.
+
+    They tell each other how many rows they send, then rows go to their experts and results come back; gradients go the
+    same way, and a block that is computed again sends its rows again.
+    """
+    experts = run.transformer.experts
+    assert experts is not None
+    both = {"dp_replicate": parallel.ep > parallel.dp_shard, "dp_shard": parallel.dp_shard > 1}
+    axis = "+".join(name for name, crossed in both.items() if crossed)
+    forward = passes * mixtures * (1 + (run.workload.recompute == "full"))
+    rows = parallel.micro_batch_sequences * run.workload.sequence_tokens * experts.active
+    each = run.workload.element_bytes * rows * run.transformer.width
+    times = 2 * forward + 2 * passes * mixtures
+    size_bytes = times * each + forward * LOAD * experts.count
+    yield Sent(kind="all-to-all", axis=axis, count=times + forward, size_bytes=size_bytes)
 
 
 def _joined(sent: Iterable[Sent]) -> Iterator[Sent]:
@@ -201,14 +274,13 @@ def _context(run: RunSpec, parallel: ParallelPlan, at: Place, passes: int) -> It
     yield Sent(kind="all-to-all", axis="cp", count=2 * times, size_bytes=times * both)
 
 
-def _once(sizes: dict[str, int], copies: str, *, pieces: int, shard_bytes: float) -> Iterator[tuple[str, int, float]]:
-    """Yields axis, count and bytes of the all-reduces of a step."""
-    if copies:
-        yield copies, pieces, shard_bytes
-    for axis, size in sizes.items():
-        if size > 1:
-            yield axis, 1, NORM
-            if axis in ("dp_replicate", "dp_shard"):
-                yield axis, 1, BEFORE
-            if axis in ("pp", "dp_replicate", "dp_shard", "cp"):
-                yield axis, 1, AFTER
+def _once(model: ModelSpec, parallel: ParallelPlan) -> Iterator[Sent]:
+    """Yields what ranks add up once a step along each axis beside gradients; of experts their load too."""
+    load = [] if model.experts is None else [LOAD * model.layers * model.experts.count]
+    for axis in ("pp", "dp_replicate", "dp_shard", "cp", "tp"):
+        if getattr(parallel, axis) == 1:
+            continue
+        sizes = [NORM]
+        sizes += [BEFORE] if axis in ("dp_replicate", "dp_shard") else []
+        sizes += [AFTER, *load] if axis != "tp" else []
+        yield Sent(kind="all-reduce", axis=axis, count=len(sizes), size_bytes=sum(sizes))

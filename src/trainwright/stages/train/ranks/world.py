@@ -55,7 +55,7 @@ class RankedWorld(World):
         self.mesh = mesh
         self.leads = mesh.leads
         self.rank, self.ranks = mesh.rank, mesh.ranks
-        self.layout = {axis: mesh.size(axis) for axis in AXES if mesh.size(axis) > 1}
+        self.layout = {axis: mesh.size(axis) for axis in (*AXES, "ep") if mesh.size(axis) > 1}
         self.agreement, self.stragglers = Agreement(), Stragglers()
         self._cuts: dict[str, Cut] = {}
         self._batch_sequences = batch_sequences

@@ -303,3 +303,27 @@ def test_groups_of_parameters_are_a_table_and_frozen_ones_have_no_state() -> Non
 def test_a_pattern_that_matches_nothing_is_refused_by_a_dry_run() -> None:
     with pytest.raises(RecipeError, match=r"no parameter is left for this group .*nearest are blocks\.1"):
         counted({"dp_shard": 2}, optimizer={"name": "adamw", "groups": [{"match": "block.1.*", "frozen": True}]})
+
+
+MIXED = {"family": "mixtral", "experts": {"count": 4, "active": 2, "ffn_width": 64}}
+
+
+@pytest.mark.parametrize(
+    ("layout", "keys"),
+    [
+        ({"dp_shard": 4}, {}),
+        ({"dp_shard": 4, "ep": 2}, {}),
+        ({"dp_shard": 4, "ep": 4}, {"recompute": "full"}),
+        ({"dp_shard": 4, "ep": 2, "zero_stage": 1}, {}),
+        ({"dp_replicate": 4, "ep": 2}, {}),
+        ({"dp_replicate": 2, "dp_shard": 2, "ep": 4}, {}),
+        ({"pp": 3, "dp_shard": 2, "ep": 2}, {}),
+    ],
+)
+def test_what_ranks_with_experts_send_is_what_is_planned(layout, keys) -> None:
+    run = counted(layout, shape=MIXED, micro_batch=2, **keys)
+    for rank in run.ranks:
+        planned_ = {(each.kind, each.axis): (each.count, each.size_bytes) for each in rank.planned_sent}
+        assert messages(rank) == {key: (count, pytest.approx(size)) for key, (count, size) in planned_.items()}
+    kinds = {each.kind for rank in run.ranks for each in rank.sent}
+    assert ("all-to-all" in kinds) == ("ep" in layout)
