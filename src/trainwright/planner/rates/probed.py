@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.registry import load
 from trainwright.hardware.machine.probes import AttentionProbe, BlockProbe, MatmulPass, Probes
 from trainwright.planner.counts.between import block_elements
 from trainwright.planner.counts.flops import muon_flops
@@ -54,6 +55,7 @@ SCORE_PASSES = (6, 7)
 write), softmax (the same), the second product; its gradient, that of softmax (three), three products."""
 EVALUATED_LOSS = 1 / 3
 """Of what the loss does beside its products, what is left without gradients."""
+ADAPTED = "trainwright.planner.rates.adapted:beside_frozen_weights"
 P = TypeVar("P")
 
 
@@ -112,7 +114,8 @@ class Probed:
         keys = np.stack([getattr(layouts, each) for each in sorted(_LOOKED_UP)])
         _, first, places = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         shapes = LayoutShapes(model=model, workload=run.workload, layouts=layouts, kernels=run.kernels)
-        rows = [self._row(replace(shapes, layouts=layouts.take(first[[each]])), without) for each in range(len(first))]
+        source = self if run.workload.adapter is None else load(ADAPTED, kind="rates")(self)
+        rows = [source.row(replace(shapes, layouts=layouts.take(first[[each]])), without) for each in range(len(first))]
         columns = {
             name: np.asarray([row[name] for row in rows], dtype=np.float64)[places.reshape(-1)] for name in _OF_ONE
         }
@@ -152,10 +155,8 @@ class Probed:
         if work.precision not in known:
             what, expected = "no rate for {precision} was measured", f"one of {', '.join(known)}"
             raise RecipeError(what, where=device, expected=expected, precision=work.precision)
-        if work.adapter is not None:
-            raise RecipeError("adapters were not measured", where=device)
 
-    def _row(self, shapes: LayoutShapes, without: Collection[Kind]) -> dict[str, float]:
+    def row(self, shapes: LayoutShapes, without: Collection[Kind]) -> dict[str, float]:
         """Returns the fields of ``Kernels`` for one layout."""
         products = dict.fromkeys(DIRECTIONS, 0.0) if "products" in without else self._products(shapes)
         attention = (0.0, 0.0) if "attention" in without else self._attention(shapes)
