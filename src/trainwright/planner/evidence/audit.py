@@ -95,7 +95,7 @@ def ledger_line(
         "parallel": {name: getattr(plan.parallel, name) for name in plan.parallel.__dataclass_fields__},
         "model": asdict(model),
         "unmeasured": dict(plan.unmeasured),
-        "workload": {name: getattr(workload, name) for name in workload.__dataclass_fields__},
+        "workload": asdict(workload),
         "rows": {f"{row.group}/{row.quantity}": [row.predicted, row.measured] for row in comparison.rows},
     }
 

@@ -24,7 +24,7 @@ from trainwright.planner.rates.probed import DIRECTIONS, LayoutShapes, Probed
 from trainwright.spec.device import DTYPE_BYTES
 
 
-def beside_frozen_weights(probed: Probed) -> ProbedAdapters:
+def at(probed: Probed) -> ProbedAdapters:
     """Returns the rates of adapters on a machine that was measured."""
     return ProbedAdapters(probes=probed.probes, catalogue=probed.catalogue)
 

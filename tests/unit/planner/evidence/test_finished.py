@@ -2,16 +2,19 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
-from fixtures.finished import finished
+from fixtures.finished import finished, summary_of
+from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.records import to_json
 from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.planner.evidence.audit import audit, ledger_line
 from trainwright.planner.evidence.finished import placed_run, read_ledgers, runs_as_text
 from trainwright.planner.evidence.ledger import FILE
-from trainwright.spec.workload import ParallelPlan
+from trainwright.spec.workload import Adapter, ParallelPlan
 
 
 def written(path, *lines):
@@ -28,6 +31,16 @@ def test_a_line_is_read_back_as_it_was_written(tmp_path):
     rows = json.loads(line)["rows"]
     assert run.step_s == pytest.approx(2 * sum(rows[f"step/{name}"][0] for name in ("forward", "backward", "update")))
     assert run.peak_bytes == rows["run/peak memory"][1]
+
+
+def test_a_run_of_adapters_is_read_back_with_them(tmp_path):
+    plan = plan_of(planned_recipe(tmp_path))
+    plan = replace(plan, workload=replace(plan.workload, adapter=Adapter(rank=4, targets=("query", "up"))))
+    compared = audit(plan, summary_of(plan))
+    told = {"run": "abc", "finished_unix_s": 1793491200.0, "versions": {}}
+    line = json.dumps(ledger_line(plan, compared, model=plan.model, steps=9, **told))
+    (run,) = read_ledgers([written(tmp_path / "l.jsonl", line)]).runs
+    assert run.workload.adapter == Adapter(rank=4, targets=("query", "up"))
 
 
 @pytest.mark.parametrize(

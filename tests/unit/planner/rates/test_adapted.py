@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from fixtures.planned_models import LLAMA
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.adapters import PLAIN_MOVES, adapter_training_flops
 from trainwright.planner.counts.flops import count_flops
-from trainwright.planner.rates.adapted import ProbedAdapters, beside_frozen_weights
+from trainwright.planner.rates.adapted import ProbedAdapters, at
 from trainwright.spec.workload import Adapter
 from trainwright.testing.machine import BYTES_PER_S
 from unit.planner.rates.test_probed import PROBED, RATE, WORK, between_bytes, kernels, run_of
@@ -59,8 +60,13 @@ def test_weights_in_fewer_bits_were_not_measured() -> None:
         timed(replace(ADAPTER, frozen="int8"))
 
 
+def test_adapters_widen_the_range_for_nothing_of_them_was_measured() -> None:
+    run = run_of(work=replace(WORK, adapter=ADAPTER))
+    assert PROBED.spread(run) == pytest.approx(math.hypot(PROBED.spread(run_of()), 0.32))
+
+
 def test_a_probed_block_keeps_all_of_its_products() -> None:
-    assert isinstance(beside_frozen_weights(PROBED), ProbedAdapters)
-    assert beside_frozen_weights(PROBED).probes is PROBED.probes
+    assert isinstance(at(PROBED), ProbedAdapters)
+    assert at(PROBED).probes is PROBED.probes
     assert timed().forward[0] < kernels(micro_batch_sequences=2).forward[0] * 1.2
     assert timed().backward[0] < kernels(micro_batch_sequences=2).backward[0]
