@@ -15,7 +15,7 @@ import torch.multiprocessing as mp
 from parallel.cases import CASES, LATER, Case
 from parallel.ranks import main
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(2700)
 """Of the first test, in which all cases run; a rank that hangs ends them after two minutes."""
 
 
