@@ -27,8 +27,8 @@ IGNORE = -100
 
 HALF = "trainwright.model.precision.half:add_gradients"
 
-Gradients = tuple[Tensor, Tensor, Tensor | None]
-"""Of a chunk's hidden states, of the whole head, and of its bias where it has one."""
+Gradients = tuple[Tensor, Tensor | None, Tensor | None]
+"""Of a chunk's hidden states, of the whole head, and of its bias; None where it has none, or is frozen."""
 
 
 class Head(NamedTuple):
@@ -67,7 +67,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """Projection to the vocabulary and cross-entropy in one, a chunk of tokens at a time.
 
     The gradient of a sum of cross-entropies needs only ``softmax - onehot``, known as soon as the logits are, so it is
-    taken in the forward pass while the chunk is at hand: three matrix products, and never more logits than a chunk.
+    taken in the forward pass while the chunk is at hand: three matrix products, or two with a frozen head, and never
+    more logits than a chunk.
     """
 
     @staticmethod
@@ -88,11 +89,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         exact = torch.promote_types(hidden.dtype, torch.float32)
         total = hidden.new_zeros((), dtype=exact)
         grad_hidden = torch.empty_like(hidden) if with_grad else None
-        grad_weight = torch.zeros_like(weight, dtype=exact) if with_grad else None
-        grad_bias = torch.zeros_like(bias, dtype=exact) if with_grad and bias is not None else None
+        _, of_weight, of_bias, *_ = ctx.needs_input_grad
+        grad_weight = torch.zeros_like(weight, dtype=exact) if with_grad and of_weight else None
+        grad_bias = torch.zeros_like(bias, dtype=exact) if with_grad and of_bias and bias is not None else None
         for start in range(0, hidden.shape[0], size):
             rows = slice(start, start + size)
-            grads = None if grad_hidden is None or grad_weight is None else (grad_hidden[rows], grad_weight, grad_bias)
+            grads = None if grad_hidden is None else (grad_hidden[rows], grad_weight, grad_bias)
             total += chunk_loss(hidden[rows], head, targets[rows], grads)
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         return total
@@ -102,10 +104,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
         scale, none = grads[0], (None, None, None, None, None, None)
         of_bias = None if grad_bias is None else grad_bias * scale
-        if _keeps_graph():  # a pipeline's split backward pass comes here twice
-            return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, of_bias, *none
-        # In place, for the head's gradient is as large as the head.
-        return grad_hidden.mul_(scale.to(grad_hidden.dtype)), grad_weight.mul_(scale), of_bias, *none
+        # In place, for the head's gradient is as large as the head; a pipeline's split backward pass comes here twice.
+        times = torch.mul if _keeps_graph() else Tensor.mul_
+        of_weight = None if grad_weight is None else times(grad_weight, scale)
+        return times(grad_hidden, scale.to(grad_hidden.dtype)), of_weight, of_bias, *none
 
 
 def _keeps_graph() -> bool:
@@ -161,7 +163,8 @@ def add_gradients(grad: Tensor, part: Tensor, head: Tensor, target: Tensor, grad
         return
     # Targets that do not count are zeroed on the narrow side of each product.
     torch.mul(grad @ head, counts, out=grad_part)
-    grad_weight += (grad.T @ (part * counts))[: grad_weight.shape[0]]
+    if grad_weight is not None:
+        grad_weight += (grad.T @ (part * counts))[: grad_weight.shape[0]]
 
 
 def linear_cross_entropy(

@@ -38,6 +38,8 @@ class Network(nn.Module, ABC):
     """The repeated parts, first to last: units of recomputation, sharding and pipeline stages."""
     keeping: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered around a training pass: says where what it saves waits for the backward pass."""
+    expert_ranks: int = 1
+    """Among how many ranks the experts of each mixture are divided."""
     chunk_loss: Callable[..., Tensor] | None = None
     """What training computes in place of a chunk's cross-entropy (``model.regularisation``); None: that itself."""
     penalties: Callable[[Mapping[str, nn.Parameter]], None] | None = None

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from trainwright.model.losses import IGNORE, linear_cross_entropy, token_cross_entropy
 from trainwright.planner.counts.pieces import LOGITS_CHUNK_BYTES, LOGITS_CHUNK_MIN_TOKENS, chunk_tokens
@@ -112,6 +113,22 @@ def test_a_graph_that_is_kept_gives_the_same_gradients_again():
     passes = [torch.autograd.grad(scaled, (hidden, weight), retain_graph=kept) for kept in (True, True, False)]
     for later in passes[1:]:
         assert all(torch.equal(first, again) for first, again in zip(passes[0], later, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_frozen_head_has_no_gradient_and_costs_no_product(dtype):
+    found = []
+    for frozen in (False, True):
+        hidden, weight, targets = inputs()
+        hidden = hidden.detach().to(dtype).requires_grad_()
+        bias = torch.zeros(50, requires_grad=not frozen)
+        with FlopCounterMode(display=False) as counted:
+            total, _ = linear_cross_entropy(hidden, weight.requires_grad_(not frozen), targets, bias=bias, chunk=64)
+        total.backward()
+        assert (weight.grad is None) == (bias.grad is None) == frozen
+        found.append((total.detach(), hidden.grad, counted.get_total_flops() / (2 * 150 * 16 * 50)))
+    assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
+    assert (found[0][2], found[1][2]) == (3, 2)
 
 
 def test_bfloat16_states_give_float32_gradients_of_the_weight():

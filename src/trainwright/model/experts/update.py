@@ -18,6 +18,8 @@ from trainwright.model.network import Network
 
 MEAN, WORST = "train/expert_load", "train/expert_load_max"
 """Metrics: the fullest expert's load over the mean, the mean over layers and the largest of all."""
+OF_RANKS = "train/expert_rank_load"
+"""The same of the ranks that experts are divided among, the mean over layers: what plans assume and others wait for."""
 
 
 def mixtures(network: Network) -> Mapping[int, Mixture]:
@@ -40,7 +42,7 @@ def of_first(share: Share, sequences: int) -> Share:
 
 @torch.no_grad()
 def ended(network: Network, add_up: Callable[[Tensor], Tensor], *, made: bool) -> Mapping[str, Tensor]:
-    """Moves experts' biases by the load of the whole update, the same on all ranks; returns ``MEAN`` and ``WORST``.
+    """Moves experts' biases by the load of the whole update, the same on all ranks; returns the metrics above.
 
     Those of frozen routers stay.
 
@@ -59,8 +61,12 @@ def ended(network: Network, add_up: Callable[[Tensor], Tensor], *, made: bool) -
         correction = mixture.router.correction
         if correction is not None and made and mixture.learns_to_route:
             correction.copy_(moved_bias(correction, load[layer], experts.bias_rate))
-    uneven = _unevenness(load[[layer for layer in range(network.spec.layers) if network.spec.mixes(layer)]])
-    return {MEAN: uneven.mean(), WORST: uneven.max()}
+    load = load[[layer for layer in range(network.spec.layers) if network.spec.mixes(layer)]]
+    uneven = _unevenness(load)
+    found = {MEAN: uneven.mean(), WORST: uneven.max()}
+    if network.expert_ranks == 1:
+        return found
+    return found | {OF_RANKS: _unevenness(load.unflatten(-1, (network.expert_ranks, -1)).sum(-1)).mean()}
 
 
 def _unevenness(load: Int[Tensor, "layers experts"]) -> Float[Tensor, " layers"]:

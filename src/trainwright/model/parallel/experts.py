@@ -112,6 +112,7 @@ def way_of(counts: Int[Tensor, " experts"], rows: int, group: ProcessGroup) -> W
 def divide_experts(network: Network, experts: ExpertMesh) -> dict[str, Cut]:
     """Leaves a network the experts of this rank, in place; returns their cuts by name."""
     group, rank = experts.apart.get_group(), experts.apart.get_local_rank()
+    network.expert_ranks = group.size()
     cuts: dict[str, Cut] = {}
     for layer, mixture in mixtures(network).items():
         each = mixture.experts.count // group.size()

@@ -13,7 +13,9 @@ LIFT = 1024.0
 """What gradients of logits are multiplied by."""
 
 
-def add_gradients(grad: Tensor, part: Tensor, head: Tensor, counts: Tensor, grads: tuple[Tensor, Tensor]) -> None:
+def add_gradients(
+    grad: Tensor, part: Tensor, head: Tensor, counts: Tensor, grads: tuple[Tensor, Tensor | None]
+) -> None:
     """As ``model.losses.add_gradients``.
 
     Args:
@@ -21,10 +23,12 @@ def add_gradients(grad: Tensor, part: Tensor, head: Tensor, counts: Tensor, grad
         part: the chunk's hidden states, 0 where a target does not count.
         head: in fp16, with rows of zeros where it is filled up.
         counts: 1 where a target counts, else 0, a row each.
-        grads: of hidden states, and of the head.
+        grads: of hidden states, and of the head; None of a frozen one.
     """
     grad_part, grad_weight = grads
     grad = grad.mul_(LIFT).to(part.dtype)
     torch.mul(grad @ head, counts / LIFT, out=grad_part)
+    if grad_weight is None:
+        return
     less = LIFT * 2.0 ** max(0, part.shape[0].bit_length() - 9)
     grad_weight.add_((grad.T @ (part / less))[: grad_weight.shape[0]], alpha=less / LIFT)

@@ -3,7 +3,8 @@
 Nothing of adapters is probed. Frozen matrices need no gradient, so that a product is made twice, not three times (Hu et
 al., 2021, arXiv 2106.09685, section 4.1); a matrix's two factors are products of the probed kind with an outer size of
 the rank, whose rate is interpolated as any other's; a weight that is kept in the dtype of products is never cast; and
-the update is of what is trained alone.
+the update is of what is trained alone. DoRA's lengths of rows, which it takes of each whole matrix in every pass, are
+not counted.
 """
 
 from __future__ import annotations

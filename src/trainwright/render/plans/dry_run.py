@@ -42,7 +42,7 @@ def _part(counted: DryRun) -> str:
 
 
 def _axes(counted: DryRun) -> str:
-    names = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+    names = ("pp", "dp_replicate", "dp_shard", "cp", "tp", "ep")
     sizes = [f"{name} {size}" for name in names if (size := getattr(counted.parallel, name)) > 1]
     return ", ".join(sizes) or "one process"
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from trainwright.model.build import build_network
 from trainwright.model.experts.balance import sequence_loss
-from trainwright.model.experts.update import MEAN, WORST, mixtures
+from trainwright.model.experts.update import MEAN, OF_RANKS, WORST, mixtures
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.parts.experts import Experts
@@ -106,6 +106,16 @@ def test_biases_follow_the_load_of_the_whole_update(tiny):
     uneven = [float(count.max() / count.float().mean()) for count in counts.values()]
     assert float(update.beside[MEAN]) == pytest.approx(sum(uneven) / len(uneven))
     assert float(update.beside[WORST]) == pytest.approx(max(uneven))
+
+
+def test_the_load_of_ranks_is_that_of_their_experts_together(tiny):
+    step, given = step_of(tiny, count=4), batch()
+    found = [counts[:4].view(2, 2).sum(1) for counts in chosen(step, given).values()]
+    uneven = [float(counts.max() / counts.double().mean()) for counts in found]
+    step.network.expert_ranks = 2
+    assert float(step(given, 0.0).beside[OF_RANKS]) == pytest.approx(sum(uneven) / len(uneven))
+    step.network.expert_ranks = 1
+    assert OF_RANKS not in step(given, 0.0).beside
 
 
 def test_an_update_that_is_left_out_moves_no_bias(tiny):

@@ -11,7 +11,6 @@ from fixtures.planned_models import LLAMA
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.adapters import PLAIN_MOVES, adapter_training_flops
 from trainwright.planner.counts.flops import count_flops
-from trainwright.planner.rates.adapted import ProbedAdapters, at
 from trainwright.spec.workload import Adapter
 from trainwright.testing.machine import BYTES_PER_S
 from unit.planner.rates.test_probed import PROBED, RATE, WORK, between_bytes, kernels, run_of
@@ -63,10 +62,3 @@ def test_weights_in_fewer_bits_were_not_measured() -> None:
 def test_adapters_widen_the_range_for_nothing_of_them_was_measured() -> None:
     run = run_of(work=replace(WORK, adapter=ADAPTER))
     assert PROBED.spread(run) == pytest.approx(math.hypot(PROBED.spread(run_of()), 0.32))
-
-
-def test_a_probed_block_keeps_all_of_its_products() -> None:
-    assert isinstance(at(PROBED), ProbedAdapters)
-    assert at(PROBED).probes is PROBED.probes
-    assert timed().forward[0] < kernels(micro_batch_sequences=2).forward[0] * 1.2
-    assert timed().backward[0] < kernels(micro_batch_sequences=2).backward[0]

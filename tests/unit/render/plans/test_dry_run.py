@@ -20,12 +20,17 @@ def test_each_number_stands_beside_the_plans() -> None:
         planned_sent=(planned,),
     )
     run = DryRun(
-        parallel=ParallelPlan(dp_shard=64), device="h100", passes=2, micro_batches=8, ranks=(rank,), notes=("a note",)
+        parallel=ParallelPlan(dp_shard=64, ep=8),
+        device="h100",
+        passes=2,
+        micro_batches=8,
+        ranks=(rank,),
+        notes=("a note",),
     )
     stdout, stderr = io.StringIO(), io.StringIO()
     show(run, Output(command="train", stdout=stdout, stderr=stderr))
     lines = [" ".join(line.split()) for line in stdout.getvalue().splitlines()]
-    assert "64 ranks on h100: dp_shard 64; nothing was started" in lines
+    assert "64 ranks on h100: dp_shard 64, ep 8; nothing was started" in lines
     assert "rank 0, and 63 like it" in lines
     assert "blocks.5.weight 128 x 64 2 x 64" in lines
     assert "and 2 more parameters (--verbose)" in lines
