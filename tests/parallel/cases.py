@@ -236,11 +236,14 @@ EIGHT: dict[str, object] = {
     "layers": 2,
     "experts": Experts(count=8, active=3, ffn_width=24, loss_weight=0.3, bias=True, router_bias=True),
 }
+SIX: dict[str, object] = {"layers": 2, "experts": Experts(count=6, active=2, ffn_width=24, bias=True)}
+"""Experts that four ranks do not divide, nor two of them what each two have."""
 DIVIDED = (
     Case(layout={"dp_shard": 2, "ep": 2}, model=MIXTURE, recompute="full", ragged=True, micro_batch=1),
     Case(layout={"dp_shard": 2, "ep": 2, "zero_stage": 1}, model=BALANCED, ragged=True, optimizer="adamw"),
     Case(layout={"dp_replicate": 2, "ep": 2}, model=BALANCED, dtype="fp32", documents=True),
-    Case(layout={"dp_shard": 4, "ep": 2, "zero_stage": 2}, model=EIGHT, ragged=True, micro_batch=2),
+    Case(layout={"dp_shard": 4, "ep": 2, "zero_stage": 2}, model=SIX, ragged=True, micro_batch=2, optimizer="adamw"),
+    Case(layout={"dp_shard": 4}, model=SIX, documents=True),
     Case(layout={"dp_shard": 4, "ep": 4}, model=EIGHT, ragged=True, recompute="selective", micro_batch=1),
     Case(layout={"dp_replicate": 2, "dp_shard": 2, "ep": 2}, model=MIXTURE, ragged=True, optimizer="adamw"),
     Case(layout={"dp_replicate": 2, "dp_shard": 2, "ep": 4, "zero_stage": 1}, model=EIGHT, micro_batch=1),

@@ -43,15 +43,16 @@ LAYOUTS: Mapping[str, Mapping[str, object]] = {
 OF_EXPERTS: Mapping[str, Mapping[str, object]] = {
     "one process": {},
     "shards": {"dp_shard": 4, "zero_stage": 3},
-    "experts": {"dp_shard": 4, "ep": 4, "zero_stage": 3},
+    "experts": {"dp_shard": 2, "dp_replicate": 2, "ep": 2, "zero_stage": 3},
     "shards of experts": {"dp_shard": 4, "ep": 2, "zero_stage": 1},
-    "copies of experts": {"dp_replicate": 2, "dp_shard": 2, "ep": 2},
+    "copies of experts": {"dp_replicate": 4, "ep": 2},
     "stages of experts": {"pp": 2, "dp_replicate": 2, "ep": 2},
 }
 FAMILIES = {"llama": AdamWSection(lr=1e-2), "gpt2": MuonSection(lr=1e-2), "mixture": AdamWSection(lr=1e-2)}
 """One has an untied head, one a tied one, which lies on two stages; 5 rows are not divided by 4 ranks."""
 LAYOUTS_OF = {"llama": LAYOUTS, "gpt2": LAYOUTS, "mixture": OF_EXPERTS}
-EXPERTS = Experts(count=4, active=2, ffn_width=24, bias=True)
+EXPERTS = Experts(count=2, active=2, ffn_width=24, bias=True)
+"""Fewer than four ranks, which then share the rows of each."""
 
 
 def shape_of(family: str) -> ModelSpec:

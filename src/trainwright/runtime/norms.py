@@ -71,6 +71,12 @@ def as_part_of(like: DTensor, part: Tensor, shape: Sequence[int]) -> DTensor:
     )
 
 
+def as_state_of(parameter: DTensor, part: Tensor) -> DTensor:
+    """Returns this rank's part of a state of a parameter: of its shape, or with rows of other sizes."""
+    same = part.shape == local(parameter).shape
+    return as_part_of(parameter, part, parameter.shape if same else (parameter.shape[0], *part.shape[1:]))
+
+
 def add_copies(parameters: Iterable[Tensor]) -> None:
     """Adds up the gradients of copies over the ranks that keep them, all in one message.
 

@@ -40,6 +40,8 @@ _TORCH = {name: dtype for dtype, name in DTYPES.items()}
 
 def tensor_of(data: NDArray[np.uint8], dtype: str, shape: Iterable[int]) -> Tensor:
     """Returns a tensor over bytes, without a copy; ``dtype`` is safetensors' name."""
+    if not data.size:  # of rows that ranks do not divide some have none
+        return torch.empty(tuple(shape), dtype=_TORCH[dtype])
     return torch.from_numpy(data).view(_TORCH[dtype]).reshape(tuple(shape))
 
 

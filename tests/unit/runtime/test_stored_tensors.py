@@ -23,6 +23,11 @@ def test_every_dtype_goes_both_ways(dtype) -> None:
     assert found.dtype == dtype and torch.equal(found.float(), tensor.float())
 
 
+def test_a_part_without_rows_has_a_shape_and_a_dtype() -> None:
+    part = tensor_of(np.empty((0, 12), dtype=np.uint8), "F32", (0, 3))
+    assert (part.shape, part.dtype) == ((0, 3), torch.float32)
+
+
 def test_weights_are_whole_and_have_no_optimizer(tmp_path) -> None:
     arrays = {"a": np.arange(6, dtype=np.float32).reshape(3, 2), "a.momentum": np.ones((3, 2), np.float32)}
     path = write_checkpoint(tmp_path / "c", arrays, {"a": [((0, 0), (3, 1)), ((0, 1), (3, 1))]})

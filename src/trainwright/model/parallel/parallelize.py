@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Shard
 
 from trainwright.core.registry import load
 from trainwright.model.network import Network
@@ -73,18 +74,30 @@ def _shard(network: Network, mesh: Mesh, *, gather_again: bool) -> None:
     reduced = torch.bfloat16 if network.kernels.reduce == "bf16" else None
     width = network.compute_dtype if network.compute_dtype != whole else None
     policy = MixedPrecisionPolicy(param_dtype=width, reduce_dtype=reduced or (None if width is None else whole))
+    assert mesh.sharing is not None
     share = partial(fully_shard, reshard_after_forward=gather_again, mp_policy=policy)
     if mesh.experts is not None:
+        sharing = mesh.experts.sharing
         for matrix in load(f"{EXPERTS}:matrices_of", kind="layout")(network):
-            share(matrix, mesh=mesh.experts.sharing)
+            share(matrix, mesh=sharing, shard_placement_fn=partial(_placement, ranks=sharing.size(-1)))
     for block in network.blocks:
-        share(block, mesh=mesh.sharing)
+        share(block, mesh=mesh.sharing, shard_placement_fn=partial(_placement, ranks=mesh.sharing.size(-1)))
     # The rest is used at the pass's beginning and end, so that dropping it between would only gather it twice.
     rest = MixedPrecisionPolicy(reduce_dtype=reduced)
     fully_shard(network, mesh=mesh.sharing, reshard_after_forward=False, mp_policy=rest)
     for module in sharded_modules(network):
         module.set_gradient_divide_factor(1.0)
         module.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it adds up
+
+
+def _placement(parameter: nn.Parameter, ranks: int) -> Shard | None:
+    """Returns along which dim a block's parameter is shared; None: the first.
+
+    Of experts that ranks do not divide some ranks would have none, and others more than their share: each rank has some
+    rows of every one.
+    """
+    experts = parameter.ndim > 2 and parameter.shape[0] % ranks and parameter.shape[1] % ranks == 0
+    return Shard(1) if experts else None
 
 
 def sharded_modules(network: nn.Module) -> Sequence[FSDPModule]:

@@ -75,14 +75,9 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
         of_kernels = (
             load(OF_RECOMPUTE, kind="kernel")(kernels, recompute) if kernels.attention in MASKED_KERNELS else ()
         )
-        of_parts: tuple[str, ...] = ()
-        if isinstance(model, ModelSpec) and (model.experts is not None or model.latent is not None or model.sinks):
-            optimizer, moments = recipe.train.optimizer.name, recipe.train.optimizer.reduced_moments
-            how = {"precision": work.precision, "optimizer": optimizer, "moments": moments, "kernels": kernels}
-            of_parts = load(OF_PARTS, kind="layout")(model, parallel, **how)
         return (
             *of_kernels,
-            *of_parts,
+            *of_parts(recipe, model, parallel, precision=work.precision),
             *refusals(
                 parallel,
                 recompute=recompute,
@@ -95,6 +90,16 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
             ),
         )
 
+    return reasons
+
+
+def of_parts(recipe: Recipe, model: AnyModel, parallel: ParallelPlan, *, precision: str) -> tuple[str, ...]:
+    """Returns why a model's experts, latent attention or sinks are not trained so."""
+    if not isinstance(model, ModelSpec) or not (model.experts or model.latent or model.sinks):
+        return ()
+    optimizer = recipe.train.optimizer
+    how = {"precision": precision, "optimizer": optimizer.name, "moments": optimizer.reduced_moments}
+    reasons: tuple[str, ...] = load(OF_PARTS, kind="layout")(model, parallel, kernels=recipe.train.exec.kernels, **how)
     return reasons
 
 

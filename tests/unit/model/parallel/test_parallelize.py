@@ -66,3 +66,14 @@ def test_a_rank_keeps_its_experts_and_shares_them_with_those_that_have_the_same(
         mine = whole[name][experts.start : experts.stop].chunk(4 // ep)[1 if ep == 2 else 0]
         assert isinstance(part, DTensor) and torch.equal(part.to_local(), mine), name
         assert cut.whole == whole[name].shape and cut.parts[cut.rank] == experts
+
+
+def test_of_experts_that_ranks_do_not_divide_each_has_some_rows(rank_two_of_four) -> None:
+    mixed = {"experts": Experts(count=6, active=2, ffn_width=24)}
+    whole = dict(decoder(**mixed).named_parameters())
+    network = decoder(**mixed)
+    parallelize(network, mesh_of(ParallelPlan(dp_shard=4), "cpu"), compiled=False)
+    for name, value in whole.items():
+        part = network.get_parameter(name)
+        assert isinstance(part, DTensor)
+        assert torch.equal(part.to_local(), value.chunk(4, 1 if value.ndim == 3 else 0)[2]), name

@@ -43,13 +43,17 @@ def test_where_checkpoints_go_is_looked_at(tmp_path, place, said) -> None:
     assert [said in line for line in found] == [True] * bool(said)
 
 
+MIXTRAL = ("model.family=mixtral", "model.experts={count: 4, active: 2, ffn_width: 16}", "train.optimizer.name=adamw")
+
+
 @pytest.mark.parametrize(
     ("keys", "line"),
     [
         (["train.precision=fp8", "train.exec.layout.tp=2"], "tp=2: float8 has one scale"),
         (["train.precision=fp8", "train.recompute=selective"], "recompute=selective: float8"),
         (["train.optimizer.moments=int8", "train.exec.layout.tp=2"], "tp=2: moments in int8"),
-        (["train.exec.layout.ep=2"], "ep=2: every rank has all experts"),
+        ([*MIXTRAL, "train.exec.layout={dp_shard: 2, tp: 2}"], "tp=2: a model with experts"),
+        ([*MIXTRAL, "train.optimizer.name=muon"], "train.optimizer.name=muon: it takes matrices one by one"),
         (["train.exec.layout={pp: 2, dp_shard: 2, zero_stage: 2}"], "zero_stage=2: a pipeline"),
         (["train.exec.layout={pp: 2, schedule: zero_bubble}", "train.exec.compile=true"], "compile=True: "),
     ],

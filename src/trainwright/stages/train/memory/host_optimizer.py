@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from trainwright.core.errors import RecipeError
 from trainwright.model.network import Network
 from trainwright.runtime.device import pins
-from trainwright.runtime.norms import as_part_of, local
+from trainwright.runtime.norms import as_state_of, local
 from trainwright.spec.sections.updates.optimizer import OptimizerSection
 from trainwright.spec.workload import UpdateKernel
 from trainwright.stages.train.optimizer import Optimizers
@@ -100,7 +100,7 @@ class HostOptimizers(Optimizers):
     def _laid_out(self, parameter: nn.Parameter, value: Tensor) -> Tensor:
         if not isinstance(parameter, DTensor) or value.ndim != parameter.ndim:
             return value
-        return as_part_of(parameter, value.to(local(parameter).device), (parameter.shape[0], *value.shape[1:]))
+        return as_state_of(parameter, value.to(local(parameter).device))
 
     def on_device(self) -> Iterator[Tensor]:
         """Yields nothing: no state is on the device."""

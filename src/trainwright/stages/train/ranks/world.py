@@ -19,7 +19,7 @@ from trainwright.model.parallel.parallelize import parallelize
 from trainwright.runtime.cuts import Cut
 from trainwright.runtime.exchanges import exchanges_counted
 from trainwright.runtime.mesh import AXES, DATA_AXES, Mesh, everyone
-from trainwright.runtime.norms import as_part_of, local
+from trainwright.runtime.norms import as_state_of, local
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.measures import PhaseTimes
 from trainwright.stages.train.metrics import TrainingMetrics
@@ -122,7 +122,7 @@ class RankedWorld(World):
         part = part.to(like.device)
         if not isinstance(like, DTensor) or part.ndim != like.ndim or part.shape[0] != local(like).shape[0]:
             return part
-        return as_part_of(like, part, (like.shape[0], *part.shape[1:]))
+        return as_state_of(like, part)
 
     def local(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
         """Yields what of each tensor lies in this rank's memory."""
