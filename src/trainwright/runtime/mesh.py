@@ -176,10 +176,10 @@ def expert_mesh(parallel: ParallelPlan, device_type: str) -> ExpertMesh:
     Raises:
         ValueError: neither of ``ep`` and ``dp_shard`` divides the other, or ``tp`` or ``cp`` has ranks.
     """
-    of_shards = min(parallel.ep, parallel.dp_shard)
-    if parallel.tp * parallel.cp > 1 or parallel.dp_shard % of_shards or parallel.ep % of_shards:
+    apart = parallel.dp_shard % parallel.ep and parallel.ep % parallel.dp_shard
+    if parallel.tp * parallel.cp > 1 or apart:
         raise ValueError(f"ep={parallel.ep} cannot lie in dp_shard={parallel.dp_shard} beside tp and cp")
-    copies, shards = parallel.dp_replicate * of_shards // parallel.ep, parallel.dp_shard // of_shards
+    copies, shards = parallel.of_experts
     names = ("pp", "dp_replicate", "dp_shard", "ep")
     devices = init_device_mesh(device_type, (parallel.pp, copies, shards, parallel.ep), mesh_dim_names=names)
     sharing = devices["dp_shard"] if copies == 1 else devices["dp_replicate", "dp_shard"]

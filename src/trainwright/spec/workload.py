@@ -240,6 +240,12 @@ class ParallelPlan:
         return self.dp_replicate * self.dp_shard * self.tp * self.pp * self.cp
 
     @property
+    def of_experts(self) -> tuple[int, int]:
+        """Returns how many groups have copies of the same divided experts, and how many ranks of a group share them."""
+        apart = min(self.ep, self.dp_shard)
+        return self.dp_replicate * apart // self.ep, self.dp_shard // apart
+
+    @property
     def unevenness(self) -> float:
         """Returns the largest part of a batch that a data-parallel place has, over an equal one."""
         return max(self.shares) * len(self.shares) / sum(self.shares) if self.shares else 1.0
@@ -342,20 +348,15 @@ class ParallelPlan:
                 f"sequence_parallel divides {tokens} tokens over tp={self.tp}, which does not: "
                 f"nearest {_divisors_near(tokens, self.tp)}, or sequence_parallel=false"
             )
-        if self.ep > 1:
-            experts = 0 if model.experts is None else model.experts.count
-            owners = self.dp_replicate * self.dp_shard * self.cp * self.tp
-            if not experts:
-                problems.append(f"ep={self.ep} divides experts, and this model has none: ep=1")
-            elif experts % self.ep:
-                problems.append(
-                    f"{experts} experts cannot be divided over ep={self.ep}: nearest {_divisors_near(experts, self.ep)}"
-                )
-            elif owners % self.ep:
-                problems.append(
-                    f"ep={self.ep} does not divide the {owners} ranks that it lies in: "
-                    f"nearest {_divisors_near(owners, self.ep)}"
-                )
+        if self.ep > 1 and model.experts is None:
+            problems.append(f"ep={self.ep} divides experts, and this model has none: ep=1")
+        experts = self.ep if model.experts is None else model.experts.count
+        owners = self.dp_replicate * self.dp_shard * self.cp * self.tp
+        problems += [
+            f"{size} {what} cannot be divided over ep={self.ep}: nearest {_divisors_near(size, self.ep)}"
+            for size, what in ((experts, "experts"), (owners, "ranks that it lies in"))
+            if size % self.ep
+        ]
         return problems
 
     def _undivided_sequences(self, model: ModelSpec, workload: Workload) -> list[str]:

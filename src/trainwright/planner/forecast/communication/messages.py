@@ -101,8 +101,7 @@ def _shared(parallel: ParallelPlan, at: Place, own: RankParameters, *, mixtures:
     )
     if not apart:
         return [rest]
-    of_shards = min(parallel.ep, parallel.dp_shard)
-    owners, copies = parallel.dp_shard // of_shards, parallel.dp_replicate * of_shards // parallel.ep
+    copies, owners = parallel.of_experts
     pieces = EXPERT_MATRICES * mixtures
     shard, along = "dp_shard" if owners > 1 else "", "dp_replicate" if copies > 1 else ""
     return [rest, _Weights(parameters=apart / parallel.ep, in_blocks=pieces, owners=owners, shard=shard, copies=along)]

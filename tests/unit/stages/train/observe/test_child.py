@@ -131,7 +131,7 @@ def test_a_step_beyond_the_run_is_refused(context) -> None:
 
 @pytest.mark.parametrize(
     ("parallel", "reason"),
-    [(ParallelPlan(ep=2), "set ep=1"), (ParallelPlan(cp=2), "whole sequences; set cp=1")],
+    [(ParallelPlan(offload="all"), "set offload=none"), (ParallelPlan(cp=2), "whole sequences; set cp=1")],
 )
 def test_a_plan_that_cannot_be_executed_is_refused(make_recipe, inputs_for, tmp_path, monkeypatch, parallel, reason):
     recipe = make_recipe()
