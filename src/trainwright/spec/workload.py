@@ -268,14 +268,13 @@ class ParallelPlan:
             problems.append(f"micro_batch_sequences must be at least 1, seen {self.micro_batch_sequences}")
         if problems:
             return tuple(problems)
-        ranks = self.ranks
-        if ranks != cluster.devices:
+        if self.ranks != cluster.devices:
             problems.append(
-                f"the layout uses {ranks} devices, the cluster has {cluster.devices}{self._resized(cluster)}"
+                f"the layout uses {self.ranks} devices, the cluster has {cluster.devices}{self._resized(cluster)}"
             )
         problems += self._undivided(model, workload)
         data = self.dp_replicate * self.dp_shard
-        if ranks != cluster.devices:
+        if self.ranks != cluster.devices:
             return tuple(problems)
         if self.shares:
             problems += self._unshared(workload.batch_sequences)
