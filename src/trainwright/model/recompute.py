@@ -11,8 +11,6 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from trainwright.model.layers import Linear
-
 _ATEN: Any = torch.ops.aten
 _PRODUCTS = frozenset({_ATEN.mm.default, _ATEN.addmm.default})
 # Whole scores are products of batches (bmm): they are the larger part of what is kept, and are made again.
@@ -34,9 +32,10 @@ def options_of(block: nn.Module) -> dict[str, Any]:
     """Returns what ``torch.utils.checkpoint`` takes to keep a block's products alone.
 
     What is kept is seen by no hook of saved tensors, which torch asks to be said since 2.14. The result of the last
-    product is added to the residual stream, and nothing that is computed again reads it.
+    product is added to the residual stream, or is a router's, and nothing that is computed again reads it: the modules
+    say by ``products`` how many they make. Experts' products, in groups, are made again.
     """
-    products = sum(module.products for module in block.modules() if isinstance(module, Linear))
+    products = sum(getattr(module, "products", 0) for module in block.modules())
     return {"context_fn": partial(_contexts, products), **_UNSEEN}
 
 

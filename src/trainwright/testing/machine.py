@@ -26,7 +26,8 @@ from trainwright.hardware.machine.probes import (
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.flops import count_flops, muon_flops
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
-from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes, saved_bytes
+from trainwright.planner.counts.saved.activations import block_bytes, saved_bytes
+from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.planner.rates.probed import DIRECTIONS, moved_bytes, shapes_of
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.model import ModelSection

@@ -46,6 +46,8 @@ class Router(nn.Module):
     gradient moves it, a checkpoint holds it, and it stays fp32 where all else is made narrower.
     """
 
+    products: int = 1
+    """Matrices that an input is multiplied by, as a ``Linear`` says."""
     correction: Tensor | None
 
     def __init__(self, spec: ModelSpec) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.parameters import total_parameters
-from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes, saved_bytes
+from trainwright.planner.counts.saved.activations import block_bytes, saved_bytes
+from trainwright.planner.counts.saved.micro_batch import MicroBatch
 
 if TYPE_CHECKING:  # a plan of another machine does not wait for what the doctor writes down
     from trainwright.hardware.machine.probes import GrowthProbe

@@ -27,7 +27,8 @@ from trainwright.planner.counts.parameters import BLOCK_PARTS, block_matrix_para
 from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.planner.counts.process import Process, process_from
 from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
-from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
+from trainwright.planner.counts.saved.activations import block_bytes
+from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.planner.counts.update import OPERATIONS, averaging_bytes, dealt, unfused_bytes, update_bytes
 from trainwright.planner.counts.work import product_shape
 from trainwright.planner.rates.catalogue import Catalogue

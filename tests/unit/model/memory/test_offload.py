@@ -12,7 +12,8 @@ import torch
 from trainwright.core.errors import RecipeError
 from trainwright.model.decoder import Decoder
 from trainwright.model.memory.offload import HostActivations, offload_activations
-from trainwright.planner.counts.saved_activations import MicroBatch, saved_bytes
+from trainwright.planner.counts.saved.activations import saved_bytes
+from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import SavedBytes
 from trainwright.spec.stack import STASH

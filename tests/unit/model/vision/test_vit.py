@@ -18,7 +18,8 @@ from trainwright.model.losses import IGNORE
 from trainwright.model.vision.vit import _BUILT, patches
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.parameters import total_parameters
-from trainwright.planner.counts.saved_activations import MicroBatch, loss_bytes, saved_bytes
+from trainwright.planner.counts.saved.activations import loss_bytes, saved_bytes
+from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.spec.model import Dropout, ModelSpec

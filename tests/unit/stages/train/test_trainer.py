@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 
 from trainwright.artifact.events import Events, read_events
 from trainwright.artifact.stage import Context
-from trainwright.planner.counts.saved_activations import MicroBatch, saved_bytes
+from trainwright.planner.counts.saved.activations import saved_bytes
+from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.spec.summary import RECENT_UPDATES
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train import run

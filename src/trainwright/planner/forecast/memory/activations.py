@@ -16,12 +16,13 @@ from dataclasses import replace
 import numpy as np
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts import saved_activations as saved
 from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN
 from trainwright.planner.counts.layouts import CONTEXTS, RECOMPUTES, Numbers
-from trainwright.planner.counts.parameters import block_matrix_parameters
-from trainwright.planner.counts.ranks import expert_tp
+from trainwright.planner.counts.ranks import expert_tp, fullest
+from trainwright.planner.counts.saved import activations as saved
+from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.planner.forecast.memory.states import MemoryCase
+from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Kernels
 
 EXPERT_IMBALANCE = 1.25
@@ -205,10 +206,9 @@ def block_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
     as compiled code does, where kernels are eager.
     """
     if case.memory.kernels == "own":
+        own = our_bytes(case).of(mixture=mixture)
         # Casts of weights are saved with each block; FSDP casts what it gathers, and frees it again.
-        casts = case.element_bytes * block_matrix_parameters(case.model) / case.model.layers
-        gathered = casts * ((case.sharded > 0) | case.gathers_once) if case.element_bytes < 4 else 0.0
-        return np.asarray(our_bytes(case).block - gathered / case.layouts.tp)
+        return np.asarray(own.block - own.casts * ((case.sharded > 0) | case.gathers_once))
 
     def layer(kernels: Kernels) -> Numbers:
         """Returns the bytes [L] of a layer with such kernels."""
@@ -225,27 +225,41 @@ def block_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class OurBytes:
-    """Bytes [L] as this project's trainer keeps them: a block, what is saved beside all blocks, and the loss.
-
-    ``kept`` is what of a block waits for the backward pass where it is recomputed selectively.
-    """
+class OurBlock:
+    """Bytes [L] of one block: all that it keeps, what waits of it where it is recomputed selectively, cast weights."""
 
     block: Numbers
     kept: Numbers
+    casts: Numbers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class OurBytes:
+    """Bytes [L] as this project's trainer keeps them: blocks, what is saved beside all blocks, and the loss.
+
+    ``mixed`` is a block with experts; of a model without any it is ``dense``.
+    """
+
+    dense: OurBlock
+    mixed: OurBlock
     beside: Numbers
     loss: Numbers
+
+    def of(self, *, mixture: bool) -> OurBlock:
+        """Returns the block with experts, or the one without."""
+        return self.mixed if mixture else self.dense
 
 
 def our_bytes(case: MemoryCase) -> OurBytes:
     """Returns the bytes of this trainer's modules, tensor by tensor, counted once for each kind of micro batch."""
     layouts, workload, model = case.layouts, case.workload, case.model
-    shares = layouts.tp, layouts.sequence_parallel, layouts.cp, layouts.context
-    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.recompute, *shares])
+    shares = layouts.tp, layouts.sequence_parallel, layouts.cp, layouts.context, layouts.ep
+    loads = fullest(model, workload, layouts)
+    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.recompute, *shares, loads])
     distinct, places = np.unique(cases, axis=1, return_inverse=True)
     rows = []
-    for sequences, compiled, recompute, tp, by_tokens, cp, context in distinct.T:
-        batch = saved.MicroBatch(
+    for sequences, compiled, recompute, tp, by_tokens, cp, context, ep, load in distinct.T:
+        batch = MicroBatch(
             sequences=int(sequences),
             sequence_tokens=workload.sequence_tokens,
             dtype="fp32" if case.element_bytes == 4 else "bf16",
@@ -257,12 +271,27 @@ def our_bytes(case: MemoryCase) -> OurBytes:
             by_tokens=by_tokens > 0,
             cp=int(cp),
             context=CONTEXTS[int(context)],
+            ep=int(ep),
+            load=float(load),
         )
         beside = saved.beside_bytes(model, batch, recompute=RECOMPUTES[int(recompute)])
-        kept = saved.kept_bytes(model, batch, "selective")
-        rows.append((saved.block_bytes(model, batch), kept, beside, saved.loss_bytes(model, batch)))
-    each = np.asarray(rows, dtype=np.float64).reshape(-1, 4).T[:, places.reshape(-1)]
-    return OurBytes(block=each[0], kept=each[1], beside=each[2], loss=each[3])
+        rows.append((*_of_block(model, batch), beside, saved.loss_bytes(model, batch)))
+    each = np.asarray(rows, dtype=np.float64).reshape(-1, 8).T[:, places.reshape(-1)]
+    dense, mixed = (OurBlock(block=block, kept=kept, casts=casts) for block, kept, casts in (each[:3], each[3:6]))
+    return OurBytes(dense=dense, mixed=mixed, beside=each[6], loss=each[7])
+
+
+def _of_block(model: ModelSpec, batch: MicroBatch) -> tuple[int, ...]:
+    """Returns the bytes of a block without experts, and of one with them: what ``OurBlock`` says of each."""
+    kinds = [
+        (
+            saved.block_bytes(model, batch, mixture=mixture),
+            saved.kept_bytes(model, batch, "selective", mixture=mixture),
+            saved.casts_of_block(model, batch, mixture=mixture),
+        )
+        for mixture in ((False, True) if model.experts is not None else (False,))
+    ]
+    return (*kinds[0], *kinds[-1])
 
 
 def transient_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:

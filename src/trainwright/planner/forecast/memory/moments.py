@@ -107,7 +107,7 @@ def pass_bytes(case: MemoryCase) -> Pass:
         saved=saved,
         beside=np.asarray(beside),
         kept_again=np.where(full, wrapped * (case.memory.adapter_residuals - 1.0), 0.0) * saved,
-        block=np.where(full, block, np.where(selective, block - kept_of_block(case), 0.0)),
+        block=np.where(full, block, np.where(selective, made_again(case, dense, mixed), 0.0)),
         transient=transient,
         logits=logits_bytes(case),
         kept_logits=buffered_logit_bytes(case, micro_batches=2),
@@ -115,9 +115,12 @@ def pass_bytes(case: MemoryCase) -> Pass:
     )
 
 
-def kept_of_block(case: MemoryCase) -> Numbers:
-    """Returns the bytes [L] of a block that selective recomputation does not make again, its input apart."""
-    return np.asarray(our_bytes(case).kept - input_bytes(case)) if case.memory.kernels == "own" else np.zeros(1)
+def made_again(case: MemoryCase, dense: Numbers, mixed: Numbers) -> Numbers:
+    """Returns the bytes [2, L] of the larger block that selective recomputation makes again, its input apart."""
+    if case.memory.kernels != "own":
+        return np.zeros(1)
+    own, inputs = our_bytes(case), input_bytes(case)
+    return _larger(case, dense - own.dense.kept + inputs, mixed - own.mixed.kept + inputs)
 
 
 def waiting_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
@@ -134,10 +137,13 @@ def _of_layers(case: MemoryCase, count: Callable[..., Numbers]) -> tuple[Numbers
 def _waiting(case: MemoryCase, dense: Numbers, mixed: Numbers) -> tuple[Numbers, Numbers]:
     """Returns what waits of layers that keep ``dense`` and ``mixed`` bytes."""
     full, share = case.layouts.has("recompute", "full"), case.recomputed
-    again = dense
-    if case.memory.kernels == "own":  # of dense layers alone
-        again = np.where(case.layouts.has("recompute", "selective"), our_bytes(case).kept, dense)
-    again, mixed_again = np.where(full, input_bytes(case), again), np.where(full, input_bytes(case), mixed)
+    again, mixed_again = dense, mixed
+    if case.memory.kernels == "own":
+        own, selective = our_bytes(case), case.layouts.has("recompute", "selective")
+        again, mixed_again = (
+            np.where(selective, block.kept, each) for block, each in ((own.dense, dense), (own.mixed, mixed))
+        )
+    again, mixed_again = np.where(full, input_bytes(case), again), np.where(full, input_bytes(case), mixed_again)
     return share * again + (1.0 - share) * dense, share * mixed_again + (1.0 - share) * mixed
 
 

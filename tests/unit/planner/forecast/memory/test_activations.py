@@ -9,8 +9,9 @@ from fixtures.planned_models import GPT2, LLAMA
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.saved_activations import MicroBatch, loss_bytes, saved_bytes
-from trainwright.planner.counts.saved_activations import block_bytes as own_block_bytes
+from trainwright.planner.counts.saved.activations import block_bytes as own_block_bytes
+from trainwright.planner.counts.saved.activations import loss_bytes, saved_bytes
+from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.planner.forecast.memory.activations import block_bytes, layer_bytes, our_bytes, transient_bytes
 from trainwright.planner.forecast.memory.moments import input_bytes
 from trainwright.planner.forecast.memory.states import case_of
@@ -170,10 +171,10 @@ def test_this_trainer_is_counted_tensor_by_tensor(precision, compiled):
         batch = MicroBatch(
             sequences=sequences, sequence_tokens=2048, dtype=precision, device_kind="cuda", compiled=compiled
         )
-        assert saved.block[place] == own_block_bytes(LLAMA, batch)
+        assert saved.dense.block[place] == own_block_bytes(LLAMA, batch)
         assert saved.loss[place] == loss_bytes(LLAMA, batch)
-        assert saved.beside[place] + LLAMA.layers * saved.block[place] == saved_bytes(LLAMA, batch)
-    assert (block_bytes(asked, mixture=False) == saved.block).all()
+        assert saved.beside[place] + LLAMA.layers * saved.dense.block[place] == saved_bytes(LLAMA, batch)
+    assert (block_bytes(asked, mixture=False) == saved.dense.block).all()
 
 
 def test_gradients_in_flight_are_divided_with_the_feed_forward():

@@ -11,7 +11,8 @@ from trainwright.model.decoder import Decoder
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import block_matrices, total_parameters
 from trainwright.planner.counts.process import COMPILE_BYTES, Process
-from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes, loss_bytes, saved_bytes
+from trainwright.planner.counts.saved.activations import block_bytes, loss_bytes, saved_bytes
+from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.planner.forecast.memory.table import predict_memory
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.run import RunSpec

@@ -9,65 +9,19 @@ tokens between them; inputs of products are whole.
 
 from __future__ import annotations
 
-from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.parameters import block_matrix_parameters
-from trainwright.planner.counts.pieces import FLEX_BLOCK_TOKENS, loss_rows, makes_scores, padded_rows
-from trainwright.spec.device import DTYPE_BYTES
+from trainwright.planner.counts.pieces import FLEX_BLOCK_TOKENS, loss_rows, padded_rows
+from trainwright.planner.counts.saved.micro_batch import MicroBatch
+from trainwright.planner.counts.saved.parts import (
+    cast_bytes,
+    keeps_normed,
+    latent_bytes,
+    latent_results,
+    mixture_bytes,
+    mixture_products_bytes,
+    normed_bytes,
+)
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, MASKED_KERNELS, ContextWay, KernelChoice, Recompute
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MicroBatch:
-    """One forward and backward pass: so many sequences of so many tokens, in a precision, on a kind of device.
-
-    ``tp`` ranks share it, ``by_tokens`` what is between matrices too; ``cp`` ranks have parts of every sequence.
-    """
-
-    sequences: int
-    sequence_tokens: int
-    dtype: str
-    device_kind: str
-    document_masking: bool = False
-    compiled: bool = False
-    kernels: KernelChoice = DEFAULT_KERNELS
-    tp: int = 1
-    by_tokens: bool = True
-    cp: int = 1
-    context: ContextWay = "gather"
-
-    @property
-    def tokens(self) -> int:
-        """Returns the number of rows of every matrix product: those of a rank."""
-        return self.sequences * self.sequence_tokens // self.cp
-
-    @property
-    def gathers(self) -> bool:
-        """Returns True where a rank has the keys and values of all ranks, and its own queries."""
-        return self.cp > 1 and self.context == "gather"
-
-    @property
-    def seen(self) -> float:
-        """Returns the share of all keys that a rank's queries are mixed with, in stretches that end with the queries.
-
-        Of ``2 cp`` stretches rank r has those of the numbers r and 2 cp - 1 - r, counted from 0.
-        """
-        return (2 * self.cp + 1) / (4 * self.cp) if self.gathers else 1.0
-
-    @property
-    def stream_tokens(self) -> int:
-        """Returns the tokens between matrices: a rank's own with sequence parallelism."""
-        return self.tokens // (self.tp if self.by_tokens else 1)
-
-    @property
-    def element_bytes(self) -> int:
-        """Returns the bytes of one activation."""
-        return DTYPE_BYTES[self.dtype]
-
-    @property
-    def makes_scores(self) -> bool:
-        """Returns True where attention makes the whole matrix of scores."""
-        return makes_scores(self.kernels.attention, device_kind=self.device_kind, sequence_tokens=self.sequence_tokens)
+from trainwright.spec.workload import MASKED_KERNELS, Recompute
 
 
 def saved_bytes(
@@ -75,33 +29,42 @@ def saved_bytes(
 ) -> int:
     """Returns the bytes kept from tokens to hidden states.
 
-    With recomputation each block, or ``recomputed`` of them, keeps its input, with ``selective`` what
+    With recomputation each block, or ``recomputed`` of them spread evenly, keeps its input, with ``selective`` what
     ``products_bytes`` says too; ``block_bytes`` of one block come back while it is recomputed.
     """
-    again = model.layers if recomputed is None else recomputed
-    kept = again * kept_bytes(model, batch, recompute) + (model.layers - again) * block_bytes(model, batch)
+    count, kept = model.layers if recomputed is None else recomputed, 0
+    for layer in range(model.layers):
+        again = (layer + 1) * count // model.layers > layer * count // model.layers
+        kept += kept_bytes(model, batch, recompute if again else "none", mixture=model.mixes(layer))
     return kept + beside_bytes(model, batch, recompute=recompute)
 
 
-def kept_bytes(model: ModelSpec, batch: MicroBatch, recompute: Recompute) -> int:
-    """Returns the bytes that one block keeps from its forward to its backward pass."""
+def kept_bytes(model: ModelSpec, batch: MicroBatch, recompute: Recompute, *, mixture: bool = False) -> int:
+    """Returns the bytes that one block keeps from its forward to its backward pass; ``mixture``: one with experts."""
     if recompute == "none":
-        return block_bytes(model, batch)
+        return block_bytes(model, batch, mixture=mixture)
     inputs = batch.stream_tokens * model.width * batch.element_bytes
-    return inputs if recompute == "full" else inputs + products_bytes(model, batch)
+    return inputs if recompute == "full" else inputs + products_bytes(model, batch, mixture=mixture)
 
 
-def products_bytes(model: ModelSpec, batch: MicroBatch) -> int:
+def products_bytes(model: ModelSpec, batch: MicroBatch, *, mixture: bool = False) -> int:
     """Returns the bytes of the results of a block's products but the last, and of fused attention with its statistic.
 
-    Whole scores are made again.
+    Whole scores are made again, and so are experts' products.
     """
-    queries, keys = _heads(model, batch)
-    # Attention's last product has the width on every rank, before the ranks add it up.
-    results = queries + 2 * keys + model.width + (2 if model.gated else 1) * model.ffn_width // batch.tp
-    if _makes_scores(model, batch):
-        return batch.tokens * results * batch.element_bytes
-    return batch.tokens * (results + queries) * batch.element_bytes + 4 * batch.tokens * model.heads // batch.tp
+    whole = _makes_scores(model, batch)
+    if model.latent is not None:
+        kept = latent_results(model, batch, whole=whole)
+    else:
+        queries, keys = _heads(model, batch)
+        # Attention's last product has the width on every rank, before the ranks add it up.
+        kept = batch.tokens * (queries + 2 * keys + model.width) * batch.element_bytes
+        if not whole:
+            kept += batch.tokens * (queries * batch.element_bytes + 4 * model.heads // batch.tp)
+    if mixture:
+        return kept + mixture_products_bytes(model, batch)
+    inner = (2 if model.gated else 1) * model.ffn_width // batch.tp
+    return kept + batch.tokens * inner * batch.element_bytes
 
 
 def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = "none") -> int:
@@ -116,7 +79,9 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = 
         dropped = 8 * (batch.sequences + batch.sequence_tokens) if model.dropout else 0
         return batch.sequences * pixels + _norm_bytes(model, batch) + dropped
     rows = tokens if batch.document_masking else batch.sequence_tokens // batch.cp
-    keeps_masks = recompute != "none" or not _makes_scores(model, batch)
+    # Of values and keys of two sizes a processor's fused kernel makes whole scores too.
+    adds = _makes_scores(model, batch) or (model.latent is not None and batch.device_kind == "cpu")
+    keeps_masks = recompute != "none" or not adds
     masks = _masks(model, batch) * _mask_bytes(model, batch) if keeps_masks else 0
     if batch.kernels.attention in MASKED_KERNELS:
         masks = len(_windows(model)) * _block_mask_bytes(batch) if batch.kernels.attention == "flex" else 0
@@ -178,41 +143,42 @@ def _makes_scores(model: ModelSpec, batch: MicroBatch) -> bool:
     return batch.makes_scores or model.makes_scores or model.dropout.attention > 0
 
 
-def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """Returns the bytes that one block keeps: norms with their results, attention, feed-forward, cast weights."""
+def block_bytes(model: ModelSpec, batch: MicroBatch, *, mixture: bool = False) -> int:
+    """Returns the bytes that one block keeps: norms with their results, attention, feed-forward, cast weights.
+
+    ``mixture``: of a block with experts.
+    """
     tokens, size = batch.tokens, batch.element_bytes
     norm = _norm_bytes(model, batch)
     before, behind = min(2, model.norms_per_block), max(0, model.norms_per_block - 2)
     normed = before * (norm + tokens * model.width * size) + behind * norm
     if model.parallel_residual and before == 2:
         normed -= batch.stream_tokens * model.width * _norm_element_bytes(model, batch)  # both read one input
-    # Gated: gate, up, silu(gate), which compiled code computes again, and their product. Plain: before and after.
-    # What ReLU returns tells what it was given.
-    kept = (4 - batch.compiled if model.gated else 2) - (model.activation == "relu")
-    feed_forward = kept * tokens * model.ffn_width * size // batch.tp
+    if mixture and before == 2 and not keeps_normed(model, batch):
+        normed -= tokens * model.width * size
+    fed = mixture_bytes(model, batch) if mixture else _feed_forward_bytes(model, batch)
+    return normed + _attention_bytes(model, batch) + fed + casts_of_block(model, batch, mixture=mixture)
+
+
+def casts_of_block(model: ModelSpec, batch: MicroBatch, *, mixture: bool = False) -> int:
+    """Returns the bytes of a rank's copies of a block's matrices in the compute dtype; key heads may be on several."""
     copied = 2 * model.width * (_heads(model, batch)[1] * batch.tp - model.kv_heads * model.head_size)
-    casts = 0 if size == 4 else (block_matrix_parameters(model) // model.layers + copied) * size // batch.tp
-    return normed + _attention_bytes(model, batch) + feed_forward + casts
+    repeated = 0 if batch.element_bytes == 4 or model.latent is not None else copied * batch.element_bytes
+    return (cast_bytes(model, batch, mixture=mixture) + repeated) // batch.tp
+
+
+def _feed_forward_bytes(model: ModelSpec, batch: MicroBatch) -> int:
+    """Returns the bytes of a feed-forward. Gated: gate, up, silu(gate), and their product. Plain: before and after.
+
+    Compiled code computes silu(gate) again, and what ReLU returns tells what it was given.
+    """
+    kept = (4 - batch.compiled if model.gated else 2) - (model.activation == "relu")
+    return kept * batch.tokens * model.ffn_width * batch.element_bytes // batch.tp
 
 
 def _norm_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """Returns the bytes kept of a norm: of RMSNorm input, result and a statistic in fp32, of LayerNorm input and two.
-
-    The weights count where they were cast. Compiled code keeps the input and a statistic and computes the rest again.
-    """
-    return _normed_bytes(model, batch, rows=batch.stream_tokens, width=model.width)
-
-
-def _normed_bytes(model: ModelSpec, batch: MicroBatch, *, rows: int, width: int) -> int:
-    """Returns the same for so many rows of a width."""
-    size = batch.element_bytes
-    if batch.compiled:
-        return rows * (width * size + 4)
-    if model.norm == "rmsnorm":
-        made = 0 if size == 4 and not model.norm_offset else width * size
-        return rows * (2 * 4 * width + 4) + made
-    statistic = size if batch.device_kind == "cpu" else 4
-    return rows * (width * size + 2 * statistic) + (0 if size == 4 else (1 + model.norm_bias) * width * size)
+    """Returns the bytes kept of a norm of the residual stream."""
+    return normed_bytes(model, batch, rows=batch.stream_tokens, width=model.width)
 
 
 def _norm_element_bytes(model: ModelSpec, batch: MicroBatch) -> int:
@@ -230,18 +196,21 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
     The probabilities too where scores are made whole, else one statistic for each row.
     """
+    if model.latent is not None:
+        return latent_bytes(model, batch, whole=_makes_scores(model, batch))
     queries, keys = _heads(model, batch)
     rows = model.heads // batch.tp * batch.tokens
     whole = batch.sequences * batch.sequence_tokens
     normed = 0
     if model.qk_norm:
         key_rows = batch.tokens * keys // model.head_size
-        normed = sum(_normed_bytes(model, batch, rows=each, width=model.head_size) for each in (rows, key_rows))
+        normed = sum(normed_bytes(model, batch, rows=each, width=model.head_size) for each in (rows, key_rows))
     if _makes_scores(model, batch):
         # Grouped keys and values are repeated to one per query head before the products, for each stretch of queries.
         repeated = 2 * batch.seen * whole if batch.gathers else batch.tokens
         # A soft bound keeps its tanh beside the probabilities.
         scores = int(rows * batch.sequence_tokens * batch.seen) * (1 + (model.score_cap is not None))
+        scores += rows if model.sinks else 0
         return (2 * batch.tokens * queries + int(2 * repeated * queries) + scores) * batch.element_bytes + normed
     # The fused kernel lays its result out as the queries are: rotated ones are contiguous by head, so that the way back
     # to rows of the width is a copy.

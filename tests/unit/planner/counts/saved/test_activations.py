@@ -16,12 +16,12 @@ from trainwright.model.decoder import Decoder
 from trainwright.model.losses import linear_cross_entropy
 from trainwright.model.parallel.tensor import cut_matrices
 from trainwright.planner.counts.pieces import WHOLE_SCORES_TOKENS
-from trainwright.planner.counts.saved_activations import (
-    MicroBatch,
+from trainwright.planner.counts.saved.activations import (
     block_bytes,
     loss_bytes,
     saved_bytes,
 )
+from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.runtime.mesh import mesh_of
