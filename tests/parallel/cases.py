@@ -15,6 +15,8 @@ SEQUENCES = 7
 SEQUENCE_TOKENS = 16
 END_OF_TEXT = 1
 STEPS = 10
+SLOW_STEPS = 3
+"""Of attention by flex_attention, which without a kernel takes ten times as long as all else."""
 REDUCED = 1e-2
 """The same where ranks add up gradients in bf16, whose rounding is 4e-3, and several micro batches too."""
 TOLERANCES = {"fp64": 1e-10, "fp32": 1e-5, "fp16": 5e-3}
@@ -55,6 +57,11 @@ class Case:
     def parallel(self) -> ParallelPlan:
         """The layout."""
         return ParallelPlan(**self.layout)
+
+    @property
+    def steps(self) -> int:
+        """How many updates are compared."""
+        return SLOW_STEPS if self.attention == "flex" else STEPS
 
     @property
     def tolerance(self) -> float:

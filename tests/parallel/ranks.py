@@ -138,7 +138,7 @@ def adapt(network: Network, method: str) -> None:
 
 def compared(case: Case, step: int) -> bool:
     """Whether what a step computes is held against one process: every step of plain descent, else the ends."""
-    return case.optimizer == "sgd" or step in (0, STEPS)
+    return case.optimizer == "sgd" or step in (0, case.steps)
 
 
 class Training:
@@ -221,7 +221,7 @@ class Training:
 def history(training: Training) -> Iterator[tuple[Tensor, Tensor, dict[str, Tensor]]]:
     """Yields the weights in place of gradients, what each step computed, and the weights again."""
     yield torch.ones(()), torch.ones(()), training.weights()
-    for step in range(STEPS):
+    for step in range(training.case.steps):
         yield training.gradient(step)
         training.update()
     yield torch.ones(()), torch.ones(()), training.weights()
@@ -243,7 +243,7 @@ def differences(case: Case) -> Iterator[tuple[str, float]]:
             yield "loss", _relative(loss, loss_alone)
             yield "norm", _relative(norm, norm_alone)
             assert gradients.keys() == gradients_alone.keys(), gradients.keys() ^ gradients_alone.keys()
-            yield from _each(step, gradients, gradients_alone)
+            yield from _each(step, case.steps, gradients, gradients_alone)
 
 
 def disagreements(case: Case) -> Iterator[tuple[str, float]]:
@@ -260,8 +260,8 @@ def disagreements(case: Case) -> Iterator[tuple[str, float]]:
     yield "factors", float(sum(every[0][step][1] != alone[step][1] for step in forced[:-1]))
 
 
-def _each(step: int, ours: dict[str, Tensor], truth: dict[str, Tensor]) -> Iterator[tuple[str, float]]:
-    what = "gradient of" if step < STEPS else f"after {STEPS} steps, weight"
+def _each(step: int, steps: int, ours: dict[str, Tensor], truth: dict[str, Tensor]) -> Iterator[tuple[str, float]]:
+    what = "gradient of" if step < steps else f"after {steps} steps, weight"
     whole = float(torch.stack([tensor.norm() for tensor in truth.values()]).norm())
     for name, tensor in truth.items():
         yield f"{what} {name}", _relative(ours[name], tensor, floor=FLOOR * whole)
