@@ -20,8 +20,11 @@ ADAPTERS = "adapters.json"
 """Where it is, the weights beside it are those of adapters, and it says of which base (``Adaptation``)."""
 CHAT_TEMPLATE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
 """How a model that was tuned on chats reads them, beside its tokenizer; in Hugging Face's form."""
-MODEL_FILES = (SHAPE_FILE, WEIGHTS, TOKENIZER, ADAPTERS, CHAT_TEMPLATE, TOKENIZER_CONFIG)
-"""What a trained model is, in its folder: the first three are in each, the others where it has adapters or chats."""
+IMAGE_PROCESSOR = "preprocessor_config.json"
+"""How a picture becomes the input of a model that sees images, which has no tokenizer; in Hugging Face's form."""
+MODEL_FILES = (SHAPE_FILE, WEIGHTS, TOKENIZER, ADAPTERS, CHAT_TEMPLATE, TOKENIZER_CONFIG, IMAGE_PROCESSOR)
+"""What a trained model is, in its folder: shape, weights and tokenizer are in each that reads text, an image processor
+in each that sees images, the others where it has adapters or chats."""
 INDEX = f"{WEIGHTS}.index.json"
 BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|attn\.(masked_)?bias|position_ids)$")
 """Tables that older versions of transformers stored beside the weights: rotary frequencies, masks, positions."""

@@ -35,6 +35,7 @@ def described_facts(folder: Path) -> DatasetFacts:
         train_tokens=splits["train"]["tokens"],
         train_documents=splits["train"]["documents"],
         validation_tokens=splits["validation"]["tokens"] if "validation" in splits else None,
+        validation_documents=splits["validation"]["documents"] if "validation" in splits else None,
         counted=True,
         labels=tuple(record.get("labels", ())),
     )

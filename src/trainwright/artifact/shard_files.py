@@ -20,7 +20,10 @@ REMAKE = "delete this artefact and run the same command to make it again"
 _MAGIC = b"TWINDEX1"
 _HEADER = struct.Struct("<8sQ")
 
-Tokens: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
+Tokens: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32] | NDArray[np.uint8]
+"""Ids; of images the values of their pixels."""
+PIXEL = np.dtype("u1")
+"""The type of a pixel's value."""
 
 
 def token_dtype(vocabulary: int) -> np.dtype[Any]:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.artifact.model_folder import TOKENIZER
-from trainwright.artifact.shard_files import Tokens, token_dtype, write_shard
-from trainwright.artifact.shards import DATASET, DOCUMENTS, FORMAT, LABELLED
+from trainwright.artifact.model_folder import IMAGE_PROCESSOR, TOKENIZER
+from trainwright.artifact.shard_files import PIXEL, Tokens, token_dtype, write_shard
+from trainwright.artifact.shards import DATASET, DOCUMENTS, FORMAT, IMAGES, LABELLED, VALUES
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.core.records import to_json
+from trainwright.spec.parts.images import ImageForm
 
 SHARD_TOKENS = 1 << 29
 """A shard is closed by the document that reaches this many tokens (1 GiB of 16-bit ids)."""
@@ -48,14 +49,22 @@ class SplitWriter:
         vocabulary: every id is below it.
         end_of_text_id: appended to each document.
         shard_tokens: a shard is closed by the document that reaches this many tokens.
+        dtype: of what is stored; None: the smallest for the vocabulary.
     """
 
     def __init__(
-        self, directory: Path, name: str, *, vocabulary: int, end_of_text_id: int, shard_tokens: int = SHARD_TOKENS
+        self,
+        directory: Path,
+        name: str,
+        *,
+        vocabulary: int,
+        end_of_text_id: int,
+        shard_tokens: int = SHARD_TOKENS,
+        dtype: np.dtype[Any] | None = None,
     ) -> None:
         self._directory = directory
         self._name = name
-        self._dtype = token_dtype(vocabulary)
+        self._dtype = token_dtype(vocabulary) if dtype is None else dtype
         self._end_of_text = np.array([end_of_text_id], self._dtype)
         self._shard_tokens = shard_tokens
         self._shards: list[ShardEntry] = []
@@ -161,3 +170,53 @@ def write_dataset(
         record |= {"kind": kind}
     with writing(directory):
         write_atomically(directory / DATASET, json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+def image_writer(directory: Path, name: str, *, shard_values: int = SHARD_TOKENS) -> SplitWriter:
+    """Returns a writer of one split's images: ``extend`` takes their values, and for each image where it ends."""
+    return SplitWriter(directory, name, vocabulary=VALUES, end_of_text_id=0, shard_tokens=shard_values, dtype=PIXEL)
+
+
+def write_image_dataset(
+    directory: Path, form: ImageForm, *, splits: Mapping[str, SplitEntry], labels: Sequence[str]
+) -> None:
+    """Write ``dataset.json`` of images, and beside it how others prepare an image for the networks trained on them.
+
+    Args:
+        directory: of the dataset.
+        form: of the images.
+        splits: the entries that ``SplitWriter.close`` gave.
+        labels: names of the classes, by number.
+    """
+    record = {
+        "format": FORMAT,
+        "kind": IMAGES,
+        "vocabulary": VALUES,
+        "dtype": PIXEL.name,
+        "images": to_json(form),
+        "labels": list(labels),
+        "splits": {name: to_json(entry) for name, entry in splits.items()},
+    }
+    with writing(directory):
+        for name, value in ((IMAGE_PROCESSOR, processor(form)), (DATASET, record)):
+            write_atomically(directory / name, json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+def processor(form: ImageForm) -> dict[str, Any]:
+    """Returns Hugging Face's settings of what turns a picture into a network's input: as a task here does it.
+
+    Networks see three channels, so that grey images have theirs three times.
+    """
+    times = 3 // form.channels
+    return {
+        "do_convert_rgb": True,
+        "do_normalize": True,
+        "do_rescale": True,
+        "do_resize": True,
+        "image_mean": list(form.mean) * times,
+        "image_processor_type": "ViTImageProcessor",
+        "image_std": list(form.std) * times,
+        "resample": 2,  # bilinear
+        "rescale_factor": 1 / 255,
+        "size": {"height": form.size, "width": form.size},
+    }

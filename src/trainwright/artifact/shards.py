@@ -20,13 +20,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.artifact.shard_files import REMAKE, Shard, Tokens, open_shard, token_dtype
+from trainwright.artifact.model_folder import TOKENIZER
+from trainwright.artifact.shard_files import PIXEL, REMAKE, Shard, Tokens, open_shard, token_dtype
 from trainwright.core.errors import DataError
+from trainwright.core.records import from_json
 from trainwright.core.spelling import counted
+from trainwright.spec.parts.images import ImageForm
 
 DATASET = "dataset.json"
 DOCUMENTS, LABELLED, CHATS, PREFERENCES = "documents", "documents-with-labels", "chats", "preferences"
-"""Kinds of datasets: texts, texts of which each has a label, chats, and chats of which each has two last answers."""
+IMAGES = "images"
+"""Kinds of datasets: texts, texts of which each has a label, chats, chats of which each has two last answers, images.
+
+An image is a document whose tokens are the values of its pixels; each has a label."""
+VALUES = 256
+"""The vocabulary of pixels: what a byte can be."""
 ANSWERED = (CHATS, PREFERENCES)
 """Kinds that say of each token whether it belongs to an answer."""
 FORMAT = 1
@@ -163,6 +171,8 @@ class TokenDataset:
     """Names of the labels, by number; empty where documents have none."""
     kind: str = DOCUMENTS
     """What a task may expect of the documents."""
+    images: ImageForm | None = None
+    """How images are stored; None where documents are texts. Images have no tokenizer and no token between them."""
 
     @classmethod
     def open(cls, path: Path) -> TokenDataset:
@@ -176,8 +186,10 @@ class TokenDataset:
             raise DataError("no dataset here", where=path, expected=f"a directory with {DATASET}")
         try:
             record = json.loads(source.read_text(encoding="utf-8"))
-            layout, vocabulary, end_of_text = record["format"], int(record["vocabulary"]), record["end_of_text"]
-            dtype = token_dtype(vocabulary)
+            layout, vocabulary, kind = record["format"], int(record["vocabulary"]), str(record.get("kind", DOCUMENTS))
+            form = from_json(ImageForm, record["images"], where=str(source)) if kind == IMAGES else None
+            dtype = token_dtype(vocabulary) if form is None else PIXEL
+            end_of_text: Any = record["end_of_text"] if form is None else {"text": "", "id": -1}
             if layout != FORMAT or record["dtype"] != dtype.name:
                 raise DataError(
                     "unknown layout of a dataset",
@@ -186,7 +198,6 @@ class TokenDataset:
                     expected=f"format {FORMAT}, {dtype.name}",
                 )
             labels = tuple(record.get("labels", ()))
-            kind = str(record.get("kind", DOCUMENTS))
             splits = {
                 name: _open_split(
                     path,
@@ -206,9 +217,10 @@ class TokenDataset:
                 end_of_text_id=end_of_text["id"],
                 dtype=dtype,
                 splits=MappingProxyType(splits),
-                tokenizer_path=path / record["tokenizer"],
+                tokenizer_path=path / (record["tokenizer"] if form is None else TOKENIZER),
                 labels=labels,
                 kind=kind,
+                images=form,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError("damaged dataset description", where=source, seen=repr(error), fix=REMAKE) from error

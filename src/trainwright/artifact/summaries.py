@@ -37,6 +37,16 @@ class DataSummary:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ImageSummary:
+    """A dataset of images: how many by split, of so many classes, each of ``size`` x ``size`` x ``channels`` bytes."""
+
+    images: Mapping[str, int]
+    classes: int
+    size: int
+    channels: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AuditSummary:
     """An audit of the recipe ``run``; ratios are measured / predicted."""
 

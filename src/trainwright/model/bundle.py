@@ -46,11 +46,23 @@ def load_bundle(
         DataError: a file is missing, damaged or does not fit the others; names it.
         RecipeError: the configuration asks for something that is not computed here.
     """
+    network = load_network(directory, device=device, dtype=dtype, compute_dtype=compute_dtype)
+    return network, _read_tokenizer(directory, network.spec)
+
+
+def load_network(
+    directory: Path,
+    *,
+    device: torch.device = _CPU,
+    dtype: torch.dtype = torch.float32,
+    compute_dtype: torch.dtype | None = None,
+) -> Network:
+    """Returns the model alone, which may have no tokenizer because it sees images; else as ``load_bundle``."""
     spec = read_shape(directory)
     read_on = _META if device == _META else _CPU
     weights = read_stored(directory, spec, device=read_on)
     model = build(spec, weights, where=directory, dtype=compute_dtype or dtype, device=read_on)
-    return model.to(device=device, dtype=dtype), _read_tokenizer(directory, spec)
+    return model.to(device=device, dtype=dtype)
 
 
 def read_stored(directory: Path, spec: ModelSpec, *, device: torch.device) -> dict[str, Tensor]:
@@ -86,7 +98,10 @@ def check_bundle(directory: Path, tokenizer: Path | None, *, where: str) -> None
         DataError: as ``load_bundle``.
         RecipeError: as that and ``check_tokens``, or the embedding is larger than the tokenizer.
     """
-    network, own = load_bundle(directory, device=_META)
+    network = load_network(directory, device=_META)
+    if network.spec.sees_images:
+        return
+    own = _read_tokenizer(directory, network.spec)
     if tokenizer is None:
         return
     check_tokens(own, tokenizer, base=directory, where=where)

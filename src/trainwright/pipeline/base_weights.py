@@ -93,7 +93,7 @@ def _other_tokens(recipe: Recipe, shape: ModelSpec, folder: Path) -> Iterator[Re
     """Yields a tokenizer that is trained for the recipe and cannot be that of the base."""
     section = recipe.data.tokenizer
     fix = f"set data.tokenizer.kind=pretrained and data.tokenizer.path={folder / TOKENIZER}"
-    if section.path is not None:
+    if section.path is not None or shape.sees_images:
         return
     if section.vocabulary < shape.vocabulary:
         yield RecipeError(

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.model_folder import CHAT_TEMPLATE, MODEL_FILES, TOKENIZER, TOKENIZER_CONFIG
+from trainwright.artifact.model_folder import CHAT_TEMPLATE, IMAGE_PROCESSOR, MODEL_FILES, TOKENIZER, TOKENIZER_CONFIG
 from trainwright.artifact.store import Artifact, open_artifact
 from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
@@ -47,6 +47,7 @@ DATASET_FILES = (
     "*.answers",
     CHAT_TEMPLATE,
     TOKENIZER_CONFIG,
+    IMAGE_PROCESSOR,
 )
 
 InputFrom = str | Path
@@ -172,8 +173,8 @@ def _exported_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
 
 
 def _in_tokens_of_base(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Recipe:
-    """Returns the recipe with the tokenizer of the base, whatever it says of training one."""
-    if "base" not in inputs:
+    """Returns the recipe with the tokenizer of the base, whatever it says of training one; images have none."""
+    if "base" not in inputs or recipe.data.images is not None:
         return recipe
     end_of_text, path = recipe.data.tokenizer.end_of_text, str(inputs["base"].file(TOKENIZER))
     tokenizer = TokenizerSection(kind="pretrained", path=path, end_of_text=end_of_text)

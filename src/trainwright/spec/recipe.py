@@ -24,11 +24,13 @@ from trainwright.spec.sections.optimize import OptimizeSection
 from trainwright.spec.sections.plan import PlanSection
 from trainwright.spec.sections.serve import ServeSection
 from trainwright.spec.sections.steps import StepSection
-from trainwright.spec.sections.task import TASK, TaskSection
+from trainwright.spec.sections.task import TASK, TASK_KEYS, TaskSection
 from trainwright.spec.sections.train import TrainSection
 from trainwright.spec.workload import TIMED_UPDATES, windows_per_epoch
 
 ANSWERED = ("chats", "preferences")
+"""Kinds of datasets that say of each token whether it belongs to an answer."""
+GIVEN = (*ANSWERED, "images")
 """Kinds of datasets that sources of their own give."""
 
 
@@ -53,7 +55,7 @@ class Recipe(Section):
     )
     model: ModelSection = Field(description="the network")
     data: DataSection = Field(description="the corpus and its tokenizer")
-    task: Annotated[TaskSection, ByName(TASK, TaskSection)] = Field(
+    task: Annotated[TaskSection, ByName(TASK, TaskSection, TASK_KEYS)] = Field(
         default_factory=TaskSection, description="what is learnt"
     )
     train: TrainSection = Field(default_factory=TrainSection, description="the training run")
@@ -70,14 +72,14 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if problem := self._image_problem():
+            raise ValueError(problem)
         if self.train.sequence_tokens > self.model.context_tokens:
             longest = f"model.context_tokens ({self.model.context_tokens})"
             raise ValueError(f"train.sequence_tokens ({self.train.sequence_tokens}) exceeds {longest}")
-        if self.model.loaded.sees_images:
-            raise ValueError(f"model.family {self.model.family} sees images, and the task {self.task.name} reads texts")
         needs, gives = self.task.kind.needs, self.data.records
-        if (needs if needs in ANSWERED else "documents") != gives:
-            wanted = f"kind: {needs}" if needs in ANSWERED else "documents"
+        if (needs if needs in GIVEN else "documents") != gives:
+            wanted = f"kind: {needs}" if needs in GIVEN else "documents"
             raise ValueError(f"data.sources give {gives}, and the task {self.task.name} needs {wanted}")
         if needs == "documents-with-labels" and not self.data.labelled:
             source = next(number for number, each in enumerate(self.data.sources) if not each.labelled)
@@ -92,6 +94,26 @@ class Recipe(Section):
                 f"the task {self.task.name} needs a network of another kind: {needed}; {family} is: {kind}"
             )
         return self
+
+    def _image_problem(self) -> str | None:
+        """Returns what keeps a network of images from its task, its images or its sequences; None where nothing does.
+
+        Raises:
+            RecipeError: as ``ModelSection.loaded``.
+        """
+        model, images = self.model, self.data.images
+        if not model.loaded.sees_images:
+            return None
+        if "vision" not in self.task.kind.networks:
+            return f"model.family {model.family} sees images, and the task {self.task.name} reads texts"
+        if images is not None and images.size != model.image_size:
+            return f"model.image_size ({model.image_size}) is not data.images.size ({images.size}): make them equal"
+        if self.train.sequence_tokens != model.context_tokens:
+            return (
+                f"train.sequence_tokens ({self.train.sequence_tokens}) is not the {model.context_tokens} tokens of an "
+                f"image, which are its patches and the class token: write train.sequence_tokens: {model.context_tokens}"
+            )
+        return None
 
     def model_spec(self, *, vocabulary: int) -> ModelSpec:
         """Returns the network's shape for a tokenizer of ``vocabulary`` entries, with the head that the task needs."""

@@ -55,9 +55,9 @@ class DatasetFacts:
     train_tokens: int | None = None
     train_documents: int | None = None
     validation_tokens: int | None = None
+    validation_documents: int | None = None
     counted: bool = False
-    labels: tuple[str, ...] = ()
-    """Those that documents are known to have."""
+    labels: tuple[str, ...] = ()  # those that documents are known to have
 
 
 def windows_per_epoch(tokens: int, sequence_tokens: int) -> int:

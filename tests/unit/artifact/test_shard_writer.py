@@ -6,11 +6,15 @@ import json
 import struct
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.token_splits import DOCUMENTS, END, made
-from trainwright.artifact.shard_writer import SplitWriter, write_dataset
+from trainwright.artifact.shard_writer import SplitWriter, image_writer, write_dataset, write_image_dataset
+from trainwright.artifact.shards import TokenDataset
+from trainwright.core.errors import DataError
+from trainwright.spec.parts.images import ImageForm
 
 
 @given(documents=DOCUMENTS, shard_tokens=st.integers(1, 40), cut=st.integers(0, 12))
@@ -40,3 +44,26 @@ def test_the_layout_is_as_documented(tmp_path):
         "tokenizer": "tokenizer.json",
         "splits": {"train": {"tokens": 5, "documents": 2, "text_bytes": 6, "shards": [{"tokens": 5, "documents": 2}]}},
     }
+
+
+def test_images_are_bytes_with_their_classes_and_what_others_need_to_see_them(tmp_path):
+    writer = image_writer(tmp_path, "train", shard_values=8)
+    ends = np.array([4, 8, 12], np.uint64)
+    writer.extend(np.arange(12, dtype=np.uint8), ends, np.full(3, 4, np.uint64), labels=np.array([1, 0, 1], np.uint16))
+    form = ImageForm(size=2, channels=1, mean=(0.25,), std=(0.5,))
+    write_image_dataset(tmp_path, form, splits={"train": writer.close()}, labels=("cat", "dog"))
+    assert (tmp_path / "train-00000.tokens").read_bytes() == bytes(range(8))
+    assert (tmp_path / "train-00001.tokens").read_bytes() == bytes(range(8, 12))
+    dataset = TokenDataset.open(tmp_path)
+    split = dataset.splits["train"]
+    assert (dataset.kind, dataset.labels, dataset.images, split.documents) == ("images", ("cat", "dog"), form, 3)
+    assert split.read(4, 12).tolist() == list(range(4, 12))
+    assert split.document_labels.tolist() == [1, 0, 1]
+    processor = json.loads((tmp_path / "preprocessor_config.json").read_text())
+    assert processor["size"] == {"height": 2, "width": 2}
+    assert (processor["image_mean"], processor["image_std"]) == ([0.25] * 3, [0.5] * 3)
+    record = json.loads((tmp_path / "dataset.json").read_text())
+    record["images"]["size"] = "two"
+    (tmp_path / "dataset.json").write_text(json.dumps(record))
+    with pytest.raises(DataError, match="not a valid ImageForm"):
+        TokenDataset.open(tmp_path)

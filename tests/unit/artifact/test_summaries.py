@@ -6,13 +6,18 @@ from dataclasses import fields
 
 import pytest
 
-from trainwright.artifact.summaries import AuditSummary, DataSummary, ExportSummary, PlanSummary
+from trainwright.artifact.summaries import AuditSummary, DataSummary, ExportSummary, ImageSummary, PlanSummary
 from trainwright.render.results.summaries import PHRASES
 
 
 @pytest.mark.parametrize(
-    ("stage", "record"),
-    [("plan", PlanSummary), ("data", DataSummary), ("audit", AuditSummary), ("export", ExportSummary)],
+    ("stage", "records"),
+    [
+        ("plan", (PlanSummary,)),
+        ("data", (DataSummary, ImageSummary)),
+        ("audit", (AuditSummary,)),
+        ("export", (ExportSummary,)),
+    ],
 )
-def test_what_is_printed_of_a_summary_is_a_field_of_it(stage: str, record: type) -> None:
-    assert {key for key, _ in PHRASES[stage]} <= {field.name for field in fields(record)}
+def test_what_is_printed_of_a_summary_is_a_field_of_it(stage: str, records: tuple[type, ...]) -> None:
+    assert {key for key, _ in PHRASES[stage]} <= {field.name for record in records for field in fields(record)}

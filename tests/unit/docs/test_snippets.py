@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
 import yaml
 
+from trainwright.core.config.by_name import ByName
 from trainwright.spec.recipe import Recipe
 
 ROOT = Path(__file__).parents[3]
@@ -42,4 +44,6 @@ def test_what_yaml_sets_are_sections_of_a_recipe(code):
     for name, value in sections.items():
         section = Recipe.model_fields[name].annotation
         if isinstance(value, dict):
-            assert set(value) <= set(section.model_fields), name
+            classes = [*(part.classes for part in Recipe.model_fields[name].metadata if isinstance(part, ByName))]
+            known = {key for each in (section, *chain.from_iterable(classes)) for key in each.model_fields}
+            assert set(value) <= known, name

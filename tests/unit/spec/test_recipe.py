@@ -80,3 +80,44 @@ def test_a_task_is_learnt_by_networks_that_can(task, family, message) -> None:
     }
     with pytest.raises(ValidationError, match=message):
         Recipe.model_validate(record)
+
+
+PICTURES = {
+    "name": "x",
+    "task": {"name": "classify-images", "labels": ["a", "b"], "shift": 2},
+    "model": {"family": "vit", "layers": 1, "width": 16, "heads": 2, "image_size": 8, "patch_size": 4},
+    "data": {"sources": [{"kind": "images", "paths": ["x"]}], "images": {"size": 8}},
+    "train": {"sequence_tokens": 5, "batch_tokens": 10},
+}
+
+
+def test_a_recipe_of_images_has_a_head_for_its_classes_and_counts_images_by_their_tokens() -> None:
+    loaded = Recipe.model_validate(PICTURES)
+    spec = loaded.model_spec(vocabulary=256)
+    assert (spec.classes, spec.labels, spec.vocabulary, spec.context_tokens) == (2, ("a", "b"), 0, 5)
+    assert (loaded.task.shift, loaded.task.flip, loaded.data.labelled) == (2, False, True)
+    assert loaded.epoch_tokens(tokens=7 * 192, documents=7) == 35
+    assert Recipe.model_validate(loaded.model_dump()) == loaded
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"model": {"image_size": 12}}, r"model.image_size \(12\) is not data.images.size \(8\)"),
+        ({"model": {"patch_size": 3}}, r"image_size \(8\) must be a multiple of patch_size \(3\)"),
+        ({"train": {"sequence_tokens": 2}}, "write train.sequence_tokens: 5"),
+        ({"task": {"name": "next-token", "labels": [], "shift": None}}, "sees images, and the task next-token reads"),
+        ({"data": {"images": None}}, "nothing says how large"),
+        ({"data": {"tokenizer": {"vocabulary": 300}}}, "tokenizer is for texts"),
+        ({"data": {"chat": {"template": "turns"}}}, "chat goes with sources of chats"),
+        ({"data": {"sources": [{"kind": "python-stdlib"}]}}, "images goes with sources of images"),
+        ({"data": {"sources": [{"kind": "python-stdlib"}], "images": None}}, "give documents, and the task"),
+        ({"model": {"family": "llama", "image_size": None, "patch_size": None}}, "needs a network of another kind"),
+    ],
+)
+def test_images_their_network_and_their_task_must_fit(sections, message) -> None:
+    kept = dict(PICTURES)
+    for name, keys in sections.items():
+        kept[name] = {key: value for key, value in (PICTURES[name] | keys).items() if value is not None}
+    with pytest.raises(ValidationError, match=message):
+        Recipe.model_validate(kept)

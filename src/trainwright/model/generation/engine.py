@@ -211,15 +211,14 @@ def open_engine(directory: Path, *, places: int) -> TorchEngine:
     """
     chosen = choose()
     spec = read_shape(directory)
+    if not spec.writes_text:
+        raise RecipeError(
+            "this model tells classes or fills gaps, and writes no text",
+            where=directory,
+            seen=f"a head of {spec.classes} classes" if spec.classes else spec.kind,
+            expected="a decoder with a head over the vocabulary",
+        )
     check_rotary(spec, where=directory)
     check_cache(spec, places=places, kind=chosen.kind, memory_bytes=chosen.memory_bytes)
     model, _ = load_bundle(directory, device=chosen.torch_device, dtype=DTYPES[PRECISIONS[chosen.kind]])
-    if not model.spec.writes_text:
-        classes = model.spec.classes
-        raise RecipeError(
-            "this model classifies documents or fills gaps, and writes no text",
-            where=directory,
-            seen=f"a head of {classes} classes" if classes else model.spec.kind,
-            expected="a decoder with a head over the vocabulary",
-        )
     return TorchEngine(model, places=places)

@@ -20,9 +20,9 @@ from trainwright.model.conventions import read_tokenizer
 from trainwright.model.losses import IGNORE, Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.confusion import Confusion
+from trainwright.model.tasks.epochs import drawn
 from trainwright.model.tasks.evaluate_loss import covered_tokens
 from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, Metric
-from trainwright.runtime.rng import derive, permute
 from trainwright.spec.recipe import Recipe
 
 FRAME_TOKENS = 2
@@ -89,14 +89,9 @@ class LabelledDocuments:
 
     def batch(self, step: int, rows: range | None = None) -> dict[str, Tensor]:
         """Returns ``tokens`` ``[batch, seq]``, and of each document its ``last`` token's place and its ``class``."""
-        read = np.asarray(range(self.batch_sequences) if rows is None else rows, np.int64)
-        samples = step * self.batch_sequences + read
-        epochs, ranks = np.divmod(samples, self.split.documents)
-        order = np.empty_like(samples)
-        for epoch in np.unique(epochs):
-            here = epochs == epoch
-            order[here] = permute(ranks[here], self.split.documents, derive(self.seed, int(epoch)))
-        return self.documents(order)
+        read = range(self.batch_sequences) if rows is None else rows
+        batch, documents = self.batch_sequences, self.split.documents
+        return self.documents(drawn(step, read, batch=batch, documents=documents, seed=self.seed)[1])
 
     def documents(self, numbers: NDArray[np.int64]) -> dict[str, Tensor]:
         """Returns these documents as a batch."""

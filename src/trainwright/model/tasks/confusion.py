@@ -46,8 +46,8 @@ class Confusion:
         scores = [row["f1"] for row in self.by_label() if row["f1"] is not None]
         return float(sum(scores) / len(scores))
 
-    def by_label(self) -> list[dict[str, Any]]:
-        """Returns documents, precision, recall and F1 of each class; None where no document gives it a meaning."""
+    def by_label(self, counted: str = "documents") -> list[dict[str, Any]]:
+        """Returns how many of each class were ``counted``, precision, recall and F1; None where nothing gives it."""
         rows = []
         for number, label in enumerate(self.labels):
             right = int(self.counts[number, number])
@@ -55,7 +55,7 @@ class Confusion:
             rows.append(
                 {
                     "label": label,
-                    "documents": true,
+                    counted: true,
                     "precision": right / predicted if predicted else None,
                     "recall": right / true if true else None,
                     # 2 P R / (P + R), written without its special cases.

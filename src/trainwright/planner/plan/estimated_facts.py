@@ -28,6 +28,10 @@ DOCUMENTS_DEVIATION = 1.8
 """The same of documents: a mean of 26 bytes to 9.7 kB is within the range."""
 
 
+IMAGES_DEVIATION = 0.1
+"""The same of images: as many as files, less those that are broken or equal to others."""
+
+
 def estimated_facts(recipe: Recipe, *, corpus_bytes: int | None) -> DatasetFacts:
     """Returns what can be said of a dataset that is not there yet.
 
@@ -42,11 +46,25 @@ def estimated_facts(recipe: Recipe, *, corpus_bytes: int | None) -> DatasetFacts
     if corpus_bytes is None:
         return DatasetFacts(vocabulary=vocabulary)
     train_bytes = corpus_bytes * recipe.data.split.train
+    if recipe.data.images is not None:
+        return _images(recipe, corpus_bytes / recipe.data.images.values)
     return DatasetFacts(
         vocabulary=vocabulary,
         train_tokens=round(train_bytes / bytes_per_token(vocabulary)),
         train_documents=max(1, round(train_bytes / DOCUMENT_BYTES)),
         validation_tokens=round(corpus_bytes * recipe.data.split.validation / bytes_per_token(vocabulary)) or None,
+    )
+
+
+def _images(recipe: Recipe, count: float) -> DatasetFacts:
+    """Returns what so many files of images are: of each split its share, unless some are broken or equal."""
+    shares = recipe.data.split
+    return DatasetFacts(
+        vocabulary=asked_vocabulary(recipe),
+        train_tokens=round(count * shares.train) * recipe.train.sequence_tokens,
+        train_documents=max(1, round(count * shares.train)),
+        validation_tokens=round(count * shares.validation) * recipe.train.sequence_tokens or None,
+        validation_documents=round(count * shares.validation) or None,
     )
 
 
@@ -77,6 +95,8 @@ def deviation(recipe: Recipe, facts: DatasetFacts) -> float:
     """Returns the standard deviation of the logarithm of the run's true over its planned length."""
     if facts.counted or parse_duration(recipe.train.duration).unit != "epochs":
         return 0.0
+    if recipe.data.images is not None:
+        return IMAGES_DEVIATION
     if recipe.task.kind.reads == "documents":
         return DOCUMENTS_DEVIATION
     plain = all(source.plain_text for source in recipe.data.sources)
@@ -87,23 +107,27 @@ def dataset_assumptions(recipe: Recipe, facts: DatasetFacts) -> tuple[Assumption
     """Returns what the workload rests on: counted, from the recipe, or taken for want of a dataset."""
     source = "the dataset" if facts.counted else "data.tokenizer"
     vocabulary = Assumption("vocabulary", float(facts.vocabulary), "entries", "recipe", source, key="vocabulary")
-    entries = [_validation(recipe, facts), vocabulary]
+    entries = [_validation(recipe, facts), *(() if recipe.data.images else (vocabulary,))]
     if parse_duration(recipe.train.duration).unit == "epochs" and facts.train_tokens is not None:
         tokens = recipe.epoch_tokens(tokens=facts.train_tokens, documents=facts.train_documents or 0)
         origin: Origin = "recipe" if facts.counted else "default"
-        entries.append(Assumption("tokens of an epoch", float(tokens), "tokens", origin, _origin(facts), key="epoch"))
+        entries.append(
+            Assumption("tokens of an epoch", float(tokens), "tokens", origin, _origin(recipe, facts), key="epoch")
+        )
     return tuple(entries)
 
 
 def _validation(recipe: Recipe, facts: DatasetFacts) -> Assumption:
     count, asked = validation_tokens(recipe, facts), recipe.train.validation.tokens
     origin: Origin = "recipe" if count == asked or (facts.counted and facts.validation_tokens) else "default"
-    guess = _origin(facts) if facts.validation_tokens else "the split's size is not known yet"
+    guess = _origin(recipe, facts) if facts.validation_tokens else "the split's size is not known yet"
     source = "" if count == asked else guess
     return Assumption("tokens of a validation", float(count), "tokens", origin, source, key="validation")
 
 
-def _origin(facts: DatasetFacts) -> str:
+def _origin(recipe: Recipe, facts: DatasetFacts) -> str:
     """Returns the source of the sizes of splits, in words."""
+    if recipe.data.images is not None:
+        return "the dataset" if facts.counted else "estimated: as many images as files"
     guess = f"estimated: the corpus's bytes, {bytes_per_token(facts.vocabulary):.2f} of them in a token"
     return "the dataset" if facts.counted else guess

@@ -65,8 +65,14 @@ def adapters_of(recipe: Recipe, vocabulary: int, precision: Precision) -> Adapte
 
 
 def validation_tokens(recipe: Recipe, facts: DatasetFacts) -> int:
-    """Returns the tokens of one validation: those that are asked for, of a split that may be smaller."""
-    known = (recipe.train.validation.tokens, facts.validation_tokens)
+    """Returns the tokens of one validation: those that are asked for, of a split that may be smaller.
+
+    An image has as many as a sequence, however many values its pixels have.
+    """
+    there = facts.validation_tokens
+    if recipe.data.images is not None and facts.validation_documents is not None:
+        there = facts.validation_documents * recipe.train.sequence_tokens
+    known = (recipe.train.validation.tokens, there)
     return min(filter(None, known), default=DEFAULT_VALIDATION_TOKENS)
 
 

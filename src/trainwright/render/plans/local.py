@@ -20,14 +20,17 @@ def show(plan: Plan, page: Page, *, following: str = "") -> None:
     """Shows the first screen, with every table where all is wanted."""
     estimate, work = plan.estimate, plan.workload
     page.heading(verdict(plan))
+    unit, size = plan.model.batch_unit, plan.model.batch_unit_tokens
+    parameters, seen = format_count(sum(plan.parameters.values())), format_count(work.total_tokens // size)
     page.line(
-        f"{format_count(sum(plan.parameters.values()))} parameters, {format_count(work.total_tokens)} tokens in "
+        f"{parameters} parameters, {seen} {unit} in "
         f"{work.steps:,} steps on {plan.cluster.device.name}; {work.precision}, micro batch "
         f"{plan.parallel.micro_batch_sequences}, {'compiled' if plan.parallel.compile else 'not compiled'}"
     )
     mfu, low, high = share(estimate.mfu), format_seconds(estimate.seconds.low), format_seconds(estimate.seconds.high)
     page.line(
-        f"{estimate.tokens_per_s:,.0f} tokens/s, MFU {mfu}, between {low} and {high}; mostly {estimate.bottleneck}"
+        f"{estimate.tokens_per_s / size:,.0f} {unit}/s, MFU {mfu}, between {low} and {high}; "
+        f"mostly {estimate.bottleneck}"
     )
     drawn = energy_of(plan.cluster.device, plan.cluster.devices, estimate.seconds.mid)
     if drawn is not None:

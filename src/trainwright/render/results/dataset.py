@@ -14,8 +14,35 @@ EXAMPLES_SHOWN = 2
 def show(report: Mapping[str, Any], execution: Mapping[str, Any], page: Page) -> None:
     """Shows the funnel of each source, the splits and the tokenizer."""
     for source in report["sources"]:
-        page.table(("", "documents", "bytes", "for example"), funnel_rows(source), title=source["source"])
+        what = "images" if "images" in report else "documents"
+        page.table(("", what, "bytes", "for example"), funnel_rows(source), title=source["source"])
         page.line()
+    if "images" in report:
+        _show_images(report, page)
+    else:
+        _show_texts(report, execution, page)
+
+
+def _show_images(report: Mapping[str, Any], page: Page) -> None:
+    """Shows the images of each class by split, and their form."""
+    splits, form = report["splits"], report["images"]
+    classes = list(next(iter(splits.values()))["classes"])
+    rows = [(label, *(format_count(split["classes"][label]) for split in splits.values())) for label in classes]
+    rows.append(("all", *(format_count(split["documents"]) for split in splits.values())))
+    page.table(("class", *splits), rows)
+    page.line()
+    page.line(images_line(form))
+
+
+def images_line(form: Mapping[str, Any]) -> str:
+    """Returns how images are stored: ``8 x 8 pixels, grey; mean 0.306, deviation 0.377 of the train split``."""
+    colour = "grey" if form["channels"] == 1 else "red, green, blue"
+    mean, std = (", ".join(f"{value:.3g}" for value in form[key]) for key in ("mean", "std"))
+    return f"{form['size']} x {form['size']} pixels, {colour}; mean {mean}, deviation {std} of the train split"
+
+
+def _show_texts(report: Mapping[str, Any], execution: Mapping[str, Any], page: Page) -> None:
+    """Shows the splits in tokens, and the tokenizer."""
     page.table(
         ("split", "documents", "text", "tokens", "bytes per token"),
         [

@@ -74,6 +74,8 @@ PHRASES: Mapping[str, tuple[tuple[str, Phrase], ...]] = {
         ("bytes", format_bytes),
         ("tokens", lambda splits: f"{format_count(sum(splits.values()))} tokens"),
         ("vocabulary", _form("vocabulary {}", format_count)),
+        ("images", lambda splits: f"{format_count(sum(splits.values()))} images"),
+        ("classes", _form("{} classes", format_count)),
     ),
     "train": (
         ("parameters", _counted("parameter")),

@@ -27,12 +27,14 @@ SOURCES: Mapping[str, str] = {
     "parquet": "trainwright.stages.data.sources.parquet:Parquet",
     "chats": "trainwright.stages.data.sources.chats:Chats",
     "preferences": "trainwright.stages.data.sources.chats:Preferences",
+    "images": "trainwright.stages.data.sources.images:Images",
+    "sklearn-digits": "trainwright.stages.data.sources.digits:SklearnDigits",
 }
 SOURCE = Extension("source", SOURCES, Called(arguments=("section",), methods=("read",)))
 
 
-Records = Literal["documents", "chats", "preferences"]
-"""What sources give: texts, chats, or chats of which each has two last answers."""
+Records = Literal["documents", "chats", "preferences", "images"]
+"""What sources give: texts, chats, chats of which each has two last answers, or images with their classes."""
 
 
 class SourceSection(Section):
@@ -125,6 +127,45 @@ class PreferencesSource(PathsSection):
     rejected_key: str = Field("rejected", min_length=1, description="key that holds the worse answer")
 
 
+IMAGE_NAMES = tuple(
+    f"*.{ending}"
+    for name in ("png", "jpg", "jpeg", "bmp", "gif", "webp", "tif", "tiff", "pgm", "ppm")
+    for ending in (name, name.upper())
+)
+"""What files of images are called."""
+
+
+class ImagesSource(PathsSection):
+    """Folders of images: of ``path/cats/1.png`` the class is ``cats``, the first folder below the path."""
+
+    records: ClassVar[Records] = "images"
+
+    include: tuple[str, ...] = Field(
+        IMAGE_NAMES,
+        description="name patterns taken from directories",
+    )
+
+    @property
+    def labelled(self) -> bool:
+        """Returns True: the folder is the label."""
+        return True
+
+
+class DigitsSource(SourceSection):
+    """1,797 handwritten digits of 8 x 8 grey pixels, in ten classes, which scikit-learn brings along.
+
+    They are the test part of the UCI set "Optical Recognition of Handwritten Digits" (Alpaydin and Kaynak, 1998), under
+    CC BY 4.0.
+    """
+
+    records: ClassVar[Records] = "images"
+
+    @property
+    def labelled(self) -> bool:
+        """Returns True: each image shows a known digit."""
+        return True
+
+
 _SOURCE_KEYS = {
     "python-stdlib": PythonSource,
     "files": FilesSource,
@@ -133,6 +174,8 @@ _SOURCE_KEYS = {
     "parquet": ParquetSource,
     "chats": ChatsSource,
     "preferences": PreferencesSource,
+    "images": ImagesSource,
+    "sklearn-digits": DigitsSource,
 }
 
 
@@ -178,7 +221,10 @@ class CleanSection(Section):
 
 
 class SplitSection(Section):
-    """Shares of documents, decided by a hash of the content, so that a document never changes sides."""
+    """Shares of documents, decided by a hash of the content, so that a document never changes sides.
+
+    Of images every class has these shares: its images in the order of their hashes are cut by them.
+    """
 
     train: float = Field(0.70, gt=0, le=1, description="share of the documents to train on")
     validation: float = Field(0.15, ge=0, lt=1, description="share to validate on")
@@ -221,6 +267,23 @@ class ChatSection(Section):
     max_tokens: int | None = Field(None, gt=0, description="longer chats are dropped and counted; default: none is")
 
 
+class ImagesSection(Section):
+    """How images are stored: squares of bytes. Their mean and deviation are those of the train split."""
+
+    size: int = Field(gt=0, le=4096, description="pixels, wide and high; images are resized to it (bilinear)")
+    colour: Literal["rgb", "grey"] = Field("rgb", description="three channels, or one")
+
+    @property
+    def channels(self) -> int:
+        """Returns bytes of a pixel."""
+        return 3 if self.colour == "rgb" else 1
+
+    @property
+    def values(self) -> int:
+        """Returns bytes of an image."""
+        return self.size * self.size * self.channels
+
+
 class DataExec(Section):
     """How the data is prepared; never changes a byte of the result."""
 
@@ -232,7 +295,7 @@ class DataExec(Section):
 
 
 class DataSection(Section):
-    """From corpus to token shards."""
+    """From corpus to shards of tokens or of pixels."""
 
     sources: tuple[Annotated[SourceSection, ByName(SOURCE, SourceSection, _SOURCE_KEYS, tag="kind")], ...] = Field(
         min_length=1, description="where documents come from"
@@ -242,6 +305,7 @@ class DataSection(Section):
     split: SplitSection = Field(default_factory=SplitSection, description="train, validation, test")
     tokenizer: TokenizerSection = Field(default_factory=TokenizerSection, description="text to tokens")
     chat: ChatSection = Field(default_factory=ChatSection, description="chats to text, where sources give chats")
+    images: ImagesSection | None = Field(None, description="how images are stored, where sources give images")
     strict: bool = Field(False, description="stop at the first broken record instead of counting it")
     exec: DataExec = Field(default_factory=DataExec, description="how, not what")
 
@@ -262,8 +326,22 @@ class DataSection(Section):
                 raise ValueError(
                     f"sources.{number} gives {source.records} and sources.0 {self.records}: one dataset has one of them"
                 )
-        if self.records == "documents" and self.chat != ChatSection():
+        if self.records not in ("chats", "preferences") and self.chat != ChatSection():
             raise ValueError("chat goes with sources of chats (kind: chats, or kind: preferences)")
+        return self
+
+    @model_validator(mode="after")
+    def _images_where_sources_give_them(self) -> Self:
+        if self.records != "images":
+            if self.images is not None:
+                raise ValueError("images goes with sources of images (kind: images, or kind: sklearn-digits)")
+            return self
+        if self.images is None:
+            raise ValueError("sources give images, and nothing says how large: write images: {size: 32}")
+        texts = {"clean": CleanSection(), "tokenizer": TokenizerSection()}
+        written = [key for key, default in texts.items() if getattr(self, key) != default]
+        if written:
+            raise ValueError(f"{written[0]} is for texts, and sources give images: leave it out")
         return self
 
     @model_validator(mode="after")

@@ -21,8 +21,8 @@ class TaskKind:
 
     Attributes:
         make: ``package.module:function`` of recipe and dataset that gives the ``Task`` (``model/tasks/task.py``).
-        needs: the kind of its dataset: documents, documents of which each has a label, chats, or preferences.
-        reads: windows of the stream of tokens, or whole documents, each in a sequence of its own.
+        needs: the kind of its dataset: documents, documents of which each has a label, chats, preferences, or images.
+        reads: windows of the stream of tokens, or whole documents or images, each in a sequence of its own.
         makes: what the head's outputs are: tokens of a text, what stood at its gaps, or the classes that
             ``task.labels`` name.
         networks: the kinds of networks that can learn it.
@@ -33,7 +33,7 @@ class TaskKind:
     """
 
     make: str
-    needs: Literal["documents", "documents-with-labels", "chats", "preferences"] = "documents"
+    needs: Literal["documents", "documents-with-labels", "chats", "preferences", "images"] = "documents"
     reads: Literal["windows", "documents"] = "windows"
     makes: Literal["text", "gaps", "classes"] = "text"
     networks: tuple[ModelKind, ...] = ("decoder", "encoder")
@@ -70,6 +70,15 @@ TASKS: Mapping[str, TaskKind] = {
         smooths=True,
         measured=True,
     ),
+    "classify-images": TaskKind(
+        make="trainwright.model.tasks.images:classify_images",
+        needs="images",
+        reads="documents",
+        makes="classes",
+        networks=("vision",),
+        smooths=True,
+        measured=True,
+    ),
 }
 TASK = Extension("task", TASKS, InstanceOf(TaskKind))
 MOST_SHOWN = 20
@@ -79,7 +88,7 @@ class TaskSection(Section):
     """What the network learns from the dataset."""
 
     name: Annotated[str, TASK] = Field(
-        "next-token", description="predict the next token, fill gaps, classify documents, or answer in chats"
+        "next-token", description="predict the next token, fill gaps, classify documents or images, or answer in chats"
     )
     labels: tuple[str, ...] = Field((), description="the classes in the head's order, for a task that has classes")
 
@@ -120,3 +129,14 @@ class TaskSection(Section):
         if len(set(self.labels)) < len(self.labels) or "" in self.labels:
             raise ValueError("labels must differ from each other, and none may be empty")
         return self
+
+
+class ImageTaskSection(TaskSection):
+    """Classes of images, and how training changes what it sees; evaluation sees images as they are."""
+
+    shift: int = Field(0, ge=0, description="pixels by which an image moves at most, each way; black follows")
+    flip: bool = Field(False, description="mirror half of the images, left to right")
+
+
+TASK_KEYS: Mapping[str, type[TaskSection]] = {"classify-images": ImageTaskSection}
+"""Tasks of ours that have keys of their own."""

@@ -14,7 +14,7 @@ from trainwright.artifact.tokenizer import end_of_text_id, load_tokenizer
 from trainwright.core.errors import DataError, MissingPackage, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.core.registry import load
-from trainwright.spec.recipe import Recipe
+from trainwright.spec.recipe import ANSWERED, Recipe
 from trainwright.spec.sections.data import CleanSection, DataSection, SourceSection
 from trainwright.stages.data.corpus.entries import SkippedFile
 from trainwright.stages.data.corpus.files import not_skipped, path_problem, source_entries
@@ -35,6 +35,8 @@ def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
     """
     of_files = (*_sources(section), *_empty(section), *_skipped(section))
     records = () if of_files else tuple(_broken(section))
+    if section.images is not None:
+        return (*of_files, *records)
     return (*of_files, *records, *_lengths(section.clean), *_tokenizer(section), *_template(section))
 
 
@@ -92,9 +94,15 @@ def _broken(section: DataSection) -> Iterator[TrainwrightError]:
 
 
 def _source(number: int, settings: SourceSection) -> Iterator[TrainwrightError]:
-    source = source_of(settings)
+    source, key = source_of(settings), f"data.sources.{number}.kind"
     if settings.kind == "parquet":
-        yield from _missing("pyarrow", key=f"data.sources.{number}.kind", needed_for="reading Parquet files")
+        yield from _missing("pyarrow", key=key, needed_for="reading Parquet files")
+    if settings.kind == "sklearn-digits" and not _installed("sklearn"):
+        yield MissingPackage("scikit-learn", needed_for="the source sklearn-digits", extra="digits").at(key)
+        return
+    if settings.records == "images" and not _installed("PIL"):
+        yield MissingPackage("pillow", needed_for="reading images", extra="data").at(key)
+        return
     for order, path in enumerate(source.paths):
         if is_url(path):
             try:
@@ -144,7 +152,7 @@ def _tokenizer(section: DataSection) -> Iterator[TrainwrightError]:
 
 def _template(section: DataSection) -> Iterator[TrainwrightError]:
     """Yields why chats cannot become text; what is wrong with the tokenizer is reported under its own key."""
-    if section.records == "documents":
+    if section.records not in ANSWERED:
         return
     yield from _missing("jinja2", key="data.chat", needed_for="chat templates")
     if _installed("jinja2") and _installed("tokenizers"):

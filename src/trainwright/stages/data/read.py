@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainwright.core.registry import load
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.chats.cleaning import cleaner_of
 from trainwright.stages.data.cleaning.cleaner import Cleaner
@@ -19,6 +20,8 @@ from trainwright.stages.data.funnel import Funnel
 from trainwright.stages.data.parts import Document, bucket_of, publish_part, read_footer
 from trainwright.stages.data.sources import source_of
 
+STORED = "trainwright.stages.data.images.pixels:stored"
+"""Loaded where sources give images."""
 _UNIT_BYTES = 8 << 20
 """Small files are read together up to this size."""
 _RANGE_BYTES = 64 << 20
@@ -135,16 +138,19 @@ class _PartBuilder:
         """Clean one record and count what became of it."""
         self.funnel.read.add(record.size_bytes)
         place = file.name + record.position
-        if record.text is None:
+        if not record.whole:
             if self._job.section.strict:
                 raise not_a_document(file, record)
             self.funnel.lose(self.funnel.broken, str(record.problem), record.size_bytes, place)
             return
-        text, reason = self.cleaner(record.text)
-        if reason is not None:
-            self.funnel.lose(self.funnel.dropped, reason, record.size_bytes, place)
-            return
-        data = text.encode()
+        if record.text is None:
+            data = bytes(load(STORED, kind="image")(record.pixels, self._job.section.images))
+        else:
+            text, reason = self.cleaner(record.text)
+            if reason is not None:
+                self.funnel.lose(self.funnel.dropped, reason, record.size_bytes, place)
+                return
+            data = text.encode()
         digest = hashlib.sha256(data).digest()
         document = Document(digest, place, data, record.label)
         self._buckets.setdefault(bucket_of(digest, self._job.bucket_bits), []).append(document)

@@ -13,6 +13,8 @@ from typing import Any
 
 from trainwright.artifact.shard_writer import SplitEntry
 from trainwright.artifact.store import write_atomically, writing
+from trainwright.core.records import to_json
+from trainwright.spec.parts.images import ImageForm
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.funnel import Funnel, total
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts, TrainedTokenizer
@@ -41,14 +43,8 @@ def build_report(
     """
     tokens = sum(entry.tokens for entry in entries.values())
     text_bytes = sum(entry.text_bytes for entry in entries.values())
-    sources = [
-        {"source": _describe(source.kind, getattr(source, "paths", ())), **funnel.to_json()}
-        for source, funnel in zip(section.sources, funnels, strict=True)
-    ]
     return {
-        "format": FORMAT,
-        "sources": sources,
-        "total": {key: value for key, value in total(funnels).to_json().items() if key != "examples"},
+        **_read(section, funnels),
         "splits": {
             split: {
                 "documents": entry.documents,
@@ -67,6 +63,39 @@ def build_report(
             "lossy_documents": lossy,
         },
     }
+
+
+def image_report(
+    section: DataSection,
+    funnels: Sequence[Funnel],
+    entries: Mapping[str, SplitEntry],
+    form: ImageForm,
+    classes: Mapping[str, Mapping[str, int]],
+) -> dict[str, Any]:
+    """Returns the report of images as plain values.
+
+    Args:
+        section: the recipe's data section.
+        funnels: one per source.
+        entries: the splits' entries of ``dataset.json``.
+        form: how the images are stored.
+        classes: the images of each class, by split.
+    """
+    splits = {
+        split: {"documents": entry.documents, "bytes": entry.text_bytes, "classes": dict(classes[split])}
+        for split, entry in entries.items()
+    }
+    return {**_read(section, funnels), "splits": splits, "images": to_json(form)}
+
+
+def _read(section: DataSection, funnels: Sequence[Funnel]) -> dict[str, Any]:
+    """Returns what is said of reading: the sources, and all of them together."""
+    sources = [
+        {"source": _describe(source.kind, getattr(source, "paths", ())), **funnel.to_json()}
+        for source, funnel in zip(section.sources, funnels, strict=True)
+    ]
+    together = {key: value for key, value in total(funnels).to_json().items() if key != "examples"}
+    return {"format": FORMAT, "sources": sources, "total": together}
 
 
 def _describe(kind: str, paths: Sequence[str]) -> str:

@@ -12,36 +12,32 @@ change a byte of the result. No step holds more than a part or a bucket in memor
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.events import Events
 from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.shard_writer import SHARD_TOKENS, SplitEntry
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.artifact.summaries import DataSummary
-from trainwright.core.errors import DataError
-from trainwright.core.fingerprint import digest, file_digest
+from trainwright.core.fingerprint import file_digest
 from trainwright.core.paths import local_path
 from trainwright.core.records import to_json
-from trainwright.core.spelling import counted
-from trainwright.spec.sections.data import DataSection
-from trainwright.stages.data.arrange import RELABELLED, SPLITS, ArrangeJob, arrange_bucket, documents_path
+from trainwright.core.registry import load
+from trainwright.stages.data.arrange import SPLITS, ArrangeJob, arrange_bucket, documents_path
 from trainwright.stages.data.chats.cleaning import cleaner_of
 from trainwright.stages.data.chats.phase import ENCODER, chat_jobs, encode_all, said_in, template_of
 from trainwright.stages.data.corpus.checked import changed_file
-from trainwright.stages.data.corpus.digests import CACHE, Corpus, input_digest, read_corpus, tokenizer_digest
-from trainwright.stages.data.corpus.entries import SkippedFile
+from trainwright.stages.data.corpus.digests import Corpus, tokenizer_digest
 from trainwright.stages.data.corpus.size import text_bytes as text_bytes_of
 from trainwright.stages.data.funnel import Funnel, total
 from trainwright.stages.data.parts import publish_json, read_json
-from trainwright.stages.data.read import ReadJob, Unit, finished_parts, plan_units, read_funnels, read_unit
+from trainwright.stages.data.preparation import LAYOUT, MAX_BUCKET_BITS, Preparation
+from trainwright.stages.data.read import Unit, finished_parts, plan_units, read_funnels
 from trainwright.stages.data.report import build_report, publish_report
 from trainwright.stages.data.tokens.encode import EncodeJob, assemble, encode_bucket
 from trainwright.stages.data.tokens.encoders import EncoderChoice, EncoderName, choose_encoder
@@ -49,9 +45,8 @@ from trainwright.stages.data.tokens.sample import first_texts, training_sample
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts, TrainedTokenizer, tokenizer_facts, train_tokenizer
 from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
 
-LAYOUT = "layout.json"
-"""Says which corpus, recipe and buckets the parts beside it are of; without it they are not taken up."""
-_MAX_BUCKET_BITS = 12
+IMAGES = "trainwright.stages.data.images.stage:run"
+"""Prepares images; loaded where sources give them."""
 
 
 def run(context: Context) -> StageResult:
@@ -62,7 +57,10 @@ def run(context: Context) -> StageResult:
             and a record is broken.
         MachineError: the disk is full, or a package is missing.
     """
-    return _Preparation(context.recipe.data, context.out, context.events, context.root, context.digests).run()
+    if context.recipe.data.images is not None:
+        result: StageResult = load(IMAGES, kind="stage")(context)
+        return result
+    return _Texts(context.recipe.data, context.out, context.events, context.root, context.digests).run()
 
 
 @dataclass(kw_only=True, slots=True)
@@ -74,50 +72,39 @@ class _Arranged:
 
 
 @dataclass(slots=True)
-class _Preparation:
-    """One run of the stage: what the phases share."""
-
-    section: DataSection
-    out: Path
-    events: Events
-    root: Path
-    digests: Mapping[str, str]
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def parts(self) -> Path:
-        """Scratch files; dropped when the artefact is complete."""
-        return self.out / ".parts"
+class _Texts(Preparation):
+    """One run of the stage over texts or chats."""
 
     def run(self) -> StageResult:
         """Returns all phases."""
         started = time.perf_counter()
         cleaner_of(self.section)  # a misspelt filter is reported before any work
         template = template_of(self.section)
-        corpus = self._corpus()
+        corpus = self.corpus()
         tokenizer_sha256 = tokenizer_digest(self.section)
         files = corpus.files
         units = plan_units(files, self.section)
         corpus_bytes = sum(file.size_bytes for file in files)
         text_bytes = sum(map(text_bytes_of, files))
         workers = worker_count(self.section.exec.workers, text_bytes)
-        bits = min((max(text_bytes - 1, 0) // self.section.exec.part_bytes).bit_length(), _MAX_BUCKET_BITS)
-        self._open_parts(corpus, bits)
+        bits = min((max(text_bytes - 1, 0) // self.section.exec.part_bytes).bit_length(), MAX_BUCKET_BITS)
+        self.open_parts(corpus, bits)
         arranged = self._arranged(corpus, units, bits, workers)
-        splits = self._check_splits(arranged, corpus.skipped)
-        trained, facts = self._timed("tokenizer", partial(self._tokenizer, bits, tokenizer_sha256))
+        counts = {split: tally["documents"] for split, tally in arranged.splits.items()}
+        splits = self.check_splits(arranged.funnels, counts, corpus.skipped)
+        trained, facts = self.timed("tokenizer", partial(self._tokenizer, bits, tokenizer_sha256))
         if template is None:
-            choice = self._timed("check", partial(self._encoder, bits))
+            choice = self.timed("check", partial(self._encoder, bits))
             encode = partial(self._encode, bits, splits, facts, encoder=choice.encoder, workers=workers)
-            lossy = self._timed("encode", partial(encode, all_bytes=total(arranged.funnels).kept.bytes))
+            lossy = self.timed("encode", partial(encode, all_bytes=total(arranged.funnels).kept.bytes))
         else:
             choice, lossy = ENCODER, None
             jobs = chat_jobs(
                 self.section, template, self.out / TOKENIZER, facts, splits=splits, parts=self.parts, buckets=1 << bits
             )
-            self._timed("encode", partial(encode_all, jobs, arranged.funnels, self.events, workers=workers))
+            self.timed("encode", partial(encode_all, jobs, arranged.funnels, self.events, workers=workers))
             template.write(self.out)
-        entries = self._timed("assemble", partial(self._assemble, bits, splits, facts))
+        entries = self.timed("assemble", partial(self._assemble, bits, splits, facts))
         report = build_report(self.section, arranged.funnels, entries, facts, trained, lossy=lossy)
         publish_report(self.out, report)
         # From here on the parts are deleted: a run that is killed meanwhile must not take the rest of them up.
@@ -148,60 +135,16 @@ class _Preparation:
             },
         )
 
-    def _timed(self, phase: str, work: partial[Any]) -> Any:
-        begin = time.perf_counter()
-        result = work()
-        self.seconds[phase] = time.perf_counter() - begin
-        return result
-
-    def _corpus(self) -> Corpus:
-        """Returns the corpus that the artefact's address is made of, and no other."""
-        corpus = read_corpus(self.section, cache=self.root / CACHE)
-        if self.digests.get("corpus", input_digest(corpus, self.section)) != input_digest(corpus, self.section):
-            if corpus.changed:
-                raise changed_file(corpus.changed[0], "another digest")
-            raise DataError(
-                "files of the corpus came, went or became unreadable while its digest was taken",
-                fix="run the same command again, and leave the corpus alone until it ends",
-            )
-        for reason in sorted({file.reason for file in corpus.skipped}):
-            names = [file.name for file in corpus.skipped if file.reason == reason]
-            self.events.message(f"skipped {counted(len(names), 'file')}: {reason} ({', '.join(names[:3])})")
-        return corpus
-
-    def _open_parts(self, corpus: Corpus, bits: int) -> None:
-        """Keep the parts of an interrupted run, unless they were cut another way or from another corpus."""
-        identity = self.section.model_dump(mode="json", exclude={"exec"})
-        layout = {"identity": digest([identity, input_digest(corpus, self.section)]), "bucket_bits": bits}
-        if read_json(self.parts / LAYOUT) != layout:
-            shutil.rmtree(self.parts, ignore_errors=True)
-            with writing(self.parts):
-                self.parts.mkdir(parents=True)
-            publish_json(self.parts / LAYOUT, layout)
-        for leftover in self.parts.glob("*.tmp"):
-            leftover.unlink(missing_ok=True)
-
     # ------------------------------------------------------------------------------------------------- phases 1 and 2
     def _arranged(self, corpus: Corpus, units: Sequence[Unit], bits: int, workers: int) -> _Arranged:
         done = read_json(self.parts / "arranged.json")
         if done is None:
-            self._timed("read", partial(self._read, units, bits, workers))
-            done = self._timed("arrange", partial(self._arrange, corpus, units, bits, workers))
+            self.timed("read", partial(self.read, units, bits, workers))
+            done = self.timed("arrange", partial(self._arrange, corpus, units, bits, workers))
             publish_json(self.parts / "arranged.json", done)
         for part in self.parts.glob("read-*.part"):  # everything in them is in the buckets now
             part.unlink()
         return _Arranged(funnels=[Funnel.from_json(record) for record in done["funnels"]], splits=done["splits"])
-
-    def _read(self, units: Sequence[Unit], bits: int, workers: int) -> None:
-        read, corpus_bytes = 0, sum(unit.size_bytes for unit in units)
-
-        def show(_: ReadJob, size_bytes: int) -> None:
-            nonlocal read
-            read += size_bytes
-            self.events.progress("data: read and clean", read, total=corpus_bytes, unit="B")
-
-        jobs = [ReadJob(unit=unit, section=self.section, bucket_bits=bits, directory=self.parts) for unit in units]
-        run_jobs(read_unit, jobs, workers=workers, on_done=show)
 
     def _arrange(self, corpus: Corpus, units: Sequence[Unit], bits: int, workers: int) -> dict[str, Any]:
         pieces: list[list[tuple[int, Path, int, int]]] = [[] for _ in range(1 << bits)]
@@ -230,48 +173,6 @@ class _Preparation:
                 splits[split]["documents"] += tally["documents"]
                 splits[split]["bytes"] += tally["bytes"]
         return {"funnels": [funnel.to_json() for funnel in funnels], "splits": splits}
-
-    def _check_splits(self, arranged: _Arranged, skipped: Sequence[SkippedFile]) -> list[str]:
-        """Returns the splits to write; tells what was lost on the way."""
-        funnel = total(arranged.funnels)
-        if not funnel.kept.documents:
-            reasons = {reason: tally.documents for reason, tally in (funnel.broken | funnel.dropped).items()}
-            worst = max(reasons, key=lambda reason: reasons[reason], default="none was found")
-            unread = next(
-                (f"data.sources.{n}" for n, each in enumerate(arranged.funnels) if worst in each.broken), None
-            )
-            raise DataError(
-                "no document is left of this corpus",
-                where=unread,
-                seen=f"{counted(funnel.read.documents, 'record')}, most of them: {worst}",
-                fix="loosen data.clean, or check data.sources"
-                if unread is None
-                else "mend its files, or check its keys",
-            )
-        for reason, tally in sorted(funnel.broken.items()):
-            if reason in {file.reason for file in skipped}:
-                continue
-            places = next(f.examples[reason] for f in arranged.funnels if reason in f.examples)
-            self.events.message(
-                f"skipped {counted(tally.documents, 'broken record')}: {reason} ({', '.join(places[:3])})"
-            )
-        if funnel.relabelled.documents:
-            places = [place for each in arranged.funnels for place in each.examples.get(RELABELLED, ())]
-            self.events.message(
-                f"dropped {counted(funnel.relabelled.documents, 'document')} equal to an earlier one that has another "
-                f"label ({', '.join(places[:3])})"
-            )
-        shares = self.section.split
-        wanted = [split for split in SPLITS if getattr(shares, split) > 0]
-        for split in wanted:
-            if not arranged.splits[split]["documents"]:
-                raise DataError(
-                    "the {split} split is empty",
-                    seen=f"{counted(funnel.kept.documents, 'document')}, {getattr(shares, split):.3g} of them for it",
-                    fix=_more_documents(split),
-                    split=split,
-                )
-        return wanted
 
     # ------------------------------------------------------------------------------------------------- phases 3 and 4
     def _documents(self, bits: int, split: str) -> list[Path]:
@@ -364,11 +265,3 @@ class _Preparation:
             labelled=self.section.labelled,
             kind=self.section.records,
         )
-
-
-def _more_documents(split: str) -> str:
-    """Returns what fills an empty split, or does without it; every run trains, and the shares must still sum to 1."""
-    advice = f"add documents, or raise data.split.{split}"
-    if split == "train":
-        return advice
-    return f"{advice}, or set it to 0, add its share to data.split.train and leave {split} out of evaluate.splits"

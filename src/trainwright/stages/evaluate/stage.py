@@ -13,14 +13,15 @@ import torch
 
 from trainwright.artifact.evaluation import FILE, FORMAT
 from trainwright.artifact.events import Events
-from trainwright.artifact.model_folder import MODEL_FILES
+from trainwright.artifact.model_folder import MODEL_FILES, TOKENIZER
 from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.plug_in import blaming
-from trainwright.model.bundle import load_bundle
+from trainwright.model.bundle import load_network
+from trainwright.model.conventions import read_tokenizer
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import EvaluationOptions, Task, load_task
 from trainwright.runtime.device import DTYPES
@@ -50,7 +51,7 @@ def run(context: Context) -> StageResult:
         threads = torch.get_num_threads()
         # As in training: weights in fp32, arithmetic in the plan's precision.
         precision = DTYPES[plan.workload.precision]
-        model, tokenizer = load_bundle(trained.path, device=here.device, compute_dtype=precision)
+        model = load_network(trained.path, device=here.device, compute_dtype=precision)
         _check_labels(recipe, model)
         task = load_task(recipe, dataset)
         results = {
@@ -60,7 +61,7 @@ def run(context: Context) -> StageResult:
     comparison = Comparison()
     if model.spec.writes_text:
         events.message("counting n-grams and compressing, to compare with")
-        comparison = compare(recipe, dataset, splits, model, tokenizer)
+        comparison = compare(recipe, dataset, splits, model, read_tokenizer(trained.file(TOKENIZER)))
     for name, baselines in comparison.baselines.items():
         results[name]["baselines"] = baselines
     record = {

@@ -64,6 +64,16 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")
 inputs = tokenizer("Once", return_tensors="pt", return_token_type_ids=False)
 print(model.config.id2label[int(model(**inputs).logits.argmax())])
 ```"""
+_CLASSIFY_IMAGES = """\
+```python
+from PIL import Image
+from transformers import AutoModelForImageClassification, ViTImageProcessor
+
+model = AutoModelForImageClassification.from_pretrained("path/to/this/directory")
+processor = ViTImageProcessor.from_pretrained("path/to/this/directory")
+inputs = processor(Image.open("image.png"), return_tensors="pt")
+print(model.config.id2label[int(model(**inputs).logits.argmax())])
+```"""
 _FILL = """\
 ```python
 from transformers import AutoModelForMaskedLM, AutoTokenizer
@@ -85,6 +95,13 @@ The model answers with one of its labels for any text, however unlike the texts 
 checked for bias."""
 
 
+_CLASSIFY_IMAGES_LIMITS = """\
+The model answers with one of its labels for any image, however unlike the images it was trained on; its answers were
+not checked for bias."""
+_GREY = " It was trained on grey images: make others grey first."
+"""What a processor of Hugging Face's does not do by itself."""
+
+
 def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], pretrained: bool, dtype: str) -> str:
     """Returns the text of ``README.md``, with the metadata header that model hubs read.
 
@@ -95,37 +112,62 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
         pretrained: whether training began with the weights of another model.
         dtype: of the stored weights.
     """
-    rows = [
+    split, said = recipe.data.split, _words(recipe, spec)
+    equal = "were kept once" if recipe.data.dedup == "exact" else "were all kept"
+    shares = f"{split.train:g} to train on, {split.validation:g} to validate on, {split.test:g} to test on"
+    how = (
+        f"Every class is split in the order of hashes: {shares}; images whose pixels are equal {equal}."
+        if spec.sees_images
+        else f"Split by a hash of each document: {shares}; documents that are equal after cleaning {equal}."
+    )
+    return _CARD.format(
+        name=recipe.name,
+        **said,
+        origin="the weights of another model" if pretrained else "scratch",
+        table="\n".join(f"| {name} | {value} |" for name, value in _rows(spec, summary, dtype) if value),
+        sources="\n".join(f"- {_source(source.model_dump(mode='json'))}" for source in recipe.data.sources),
+        split=how,
+    )
+
+
+def _rows(spec: ModelSpec, summary: Mapping[str, Any], dtype: str) -> list[tuple[str, str]]:
+    """Returns the rows of the table by name; what is not known is empty."""
+    unit = "image" if spec.sees_images else "document" if spec.classes else "token"
+    reads = [("vocabulary", f"{spec.vocabulary:,}"), ("context", f"{spec.context_tokens:,} tokens")]
+    sees = [("image", f"{spec.image_size} x {spec.image_size} pixels, patches of {spec.patch_size}")]
+    return [
         ("parameters", _count(summary.get("parameters"))),
         ("family", spec.family),
         ("layers, width, feed-forward", f"{spec.layers}, {spec.width}, {spec.ffn_width}"),
         ("heads (key/value heads) of size", f"{spec.heads} ({spec.kv_heads}) of {spec.head_size}"),
-        ("vocabulary", f"{spec.vocabulary:,}"),
-        ("context", f"{spec.context_tokens:,} tokens"),
+        *(sees if spec.sees_images else reads),
         ("weights stored in", dtype),
-        ("trained on", _tokens(summary)),
-        (
-            "validation loss",
-            _number(summary.get("validation_loss"), "nats per document" if spec.classes else "nats per token"),
-        ),
+        ("trained on", _trained_on(summary, spec)),
+        ("validation loss", _number(summary.get("validation_loss"), f"nats per {unit}")),
+        ("validation accuracy", _number(summary.get("validation_accuracy") if spec.sees_images else None, "")),
         ("validation bits per byte", _number(summary.get("bits_per_byte"), "")),
     ]
-    split = recipe.data.split
-    equal = "were kept once" if recipe.data.dedup == "exact" else "were all kept"
+
+
+def _words(recipe: Recipe, spec: ModelSpec) -> dict[str, str]:
+    """Returns what the model is, how it is used and what it cannot, by place in the card."""
     labels = ", ".join(f"`{label}`" for label in spec.labels or recipe.task.labels)
+    if spec.sees_images:
+        images = recipe.data.images
+        grey = _GREY if images is not None and images.channels == 1 else ""
+        return {
+            "pipeline": "image-classification",
+            "kind": f"A vision transformer as a classifier of images ({labels})",
+            "use": _CLASSIFY_IMAGES,
+            "limits": _CLASSIFY_IMAGES_LIMITS + grey,
+        }
     writes, network = spec.writes_text, "A decoder-only" if spec.kind == "decoder" else "An encoder as a"
-    return _CARD.format(
-        name=recipe.name,
-        pipeline="text-classification" if spec.classes else "text-generation" if writes else "fill-mask",
-        kind=f"{network} classifier of documents ({labels})" if spec.classes else f"{network} language model",
-        use=_CLASSIFY if spec.classes else _GENERATE if writes else _FILL,
-        limits=_CLASSIFY_LIMITS if spec.classes else _GENERATE_LIMITS if writes else _FILL_LIMITS,
-        origin="the weights of another model" if pretrained else "scratch",
-        table="\n".join(f"| {name} | {value} |" for name, value in rows if value),
-        sources="\n".join(f"- {_source(source.model_dump(mode='json'))}" for source in recipe.data.sources),
-        split=f"Split by a hash of each document: {split.train:g} to train on, {split.validation:g} to validate on, "
-        f"{split.test:g} to test on; documents that are equal after cleaning {equal}.",
-    )
+    return {
+        "pipeline": "text-classification" if spec.classes else "text-generation" if writes else "fill-mask",
+        "kind": f"{network} classifier of documents ({labels})" if spec.classes else f"{network} language model",
+        "use": _CLASSIFY if spec.classes else _GENERATE if writes else _FILL,
+        "limits": _CLASSIFY_LIMITS if spec.classes else _GENERATE_LIMITS if writes else _FILL_LIMITS,
+    }
 
 
 def _source(source: Mapping[str, Any]) -> str:
@@ -134,9 +176,11 @@ def _source(source: Mapping[str, Any]) -> str:
     return f"`{source['kind']}`" + (f": {', '.join(names)}" if names else "")
 
 
-def _tokens(summary: Mapping[str, Any]) -> str:
+def _trained_on(summary: Mapping[str, Any], spec: ModelSpec) -> str:
     tokens, steps = summary.get("tokens"), summary.get("steps")
-    return f"{format_count(tokens)} tokens in {steps:,} steps" if tokens and steps else ""
+    if not tokens or not steps:
+        return ""
+    return f"{format_count(tokens // spec.batch_unit_tokens)} {spec.batch_unit} in {steps:,} steps"
 
 
 def _count(value: Any) -> str:

@@ -14,7 +14,9 @@ from trainwright.model.network import Network
 from trainwright.spec.recipe import Recipe
 
 Logits = Callable[[Tensor], Tensor]
-"""From token ids ``[batch, seq]`` to the head's outputs ``[batch, seq, outputs]`` in fp32."""
+"""From token ids ``[batch, seq]`` to the head's outputs ``[batch, seq, outputs]`` in fp32.
+
+Of a network that sees images from normalised ones ``[batch, channels, side, side]``."""
 
 
 @runtime_checkable

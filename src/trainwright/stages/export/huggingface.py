@@ -11,11 +11,11 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from trainwright.artifact.model_folder import TOKENIZER, TOKENIZER_CONFIG
+from trainwright.artifact.model_folder import IMAGE_PROCESSOR, TOKENIZER, TOKENIZER_CONFIG
 from trainwright.artifact.store import Artifact, write_atomically
 from trainwright.core.paths import read_object
 from trainwright.model import hf
-from trainwright.model.bundle import load_bundle
+from trainwright.model.bundle import load_network
 from trainwright.model.chats.answers import ChatEncoder
 from trainwright.model.chats.template import ChatTemplate
 from trainwright.model.conventions import read_chat_template, read_special_tokens
@@ -39,6 +39,9 @@ class HuggingFace:
             RecipeError: the shape has no form there.
             MachineError: the disk is full.
         """
+        if network.spec.sees_images:
+            write_images(directory, network, recipe=recipe, trained=trained, dtype=dtype)
+            return
         stored = (trained.path / TOKENIZER).read_bytes()
         end, tokenizer = recipe.data.tokenizer.end_of_text, Tokenizer.from_buffer(stored)
         end_id = tokenizer.token_to_id(end)
@@ -76,19 +79,35 @@ class HuggingFace:
         _write_json(directory / "tokenizer_config.json", settings)
         if network.spec.writes_text:
             _write_json(directory / "generation_config.json", ends)
-        card = model_card(
-            recipe,
-            network.spec,
-            summary=trained.summary,
-            pretrained="base" in trained.manifest.inputs or recipe.model.init_from is not None,
-            dtype=recipe.export.dtype,
-        )
-        write_atomically(directory / "README.md", card.encode())
+        _write_card(directory, network, recipe=recipe, trained=trained)
 
     def read(self, directory: Path) -> Logits:
         """Returns the logits of the network that the directory holds."""
-        network, _ = load_bundle(directory)
+        network = load_network(directory)
         return lambda tokens: network.logits(network(tokens))
+
+
+def write_images(directory: Path, network: Network, *, recipe: Recipe, trained: Artifact, dtype: torch.dtype) -> None:
+    """Write a network of images: weights, configuration with the classes, image processor and model card.
+
+    Raises:
+        RecipeError: the shape has no form there.
+        MachineError: the disk is full.
+    """
+    hf.write(directory, network.spec, dict(network.stored()), dtype=dtype, extra={})
+    write_atomically(directory / IMAGE_PROCESSOR, trained.file(IMAGE_PROCESSOR).read_bytes())
+    _write_card(directory, network, recipe=recipe, trained=trained)
+
+
+def _write_card(directory: Path, network: Network, *, recipe: Recipe, trained: Artifact) -> None:
+    card = model_card(
+        recipe,
+        network.spec,
+        summary=trained.summary,
+        pretrained="base" in trained.manifest.inputs or recipe.model.init_from is not None,
+        dtype=recipe.export.dtype,
+    )
+    write_atomically(directory / "README.md", card.encode())
 
 
 def _chats(trained: Path) -> ChatTemplate | None:

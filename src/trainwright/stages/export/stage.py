@@ -12,7 +12,7 @@ from trainwright.artifact.summaries import ExportSummary
 from trainwright.core.errors import TrainwrightError
 from trainwright.core.plug_in import blaming, not_an_instance
 from trainwright.core.records import to_json
-from trainwright.model.bundle import load_bundle
+from trainwright.model.bundle import load_network
 from trainwright.model.network import Network
 from trainwright.runtime.device import DTYPES
 from trainwright.spec.model import ModelSpec
@@ -22,7 +22,7 @@ from trainwright.stages.export.exporter import Exporter
 TOLERANCE = 1e-4
 """Largest difference of a logit that reading back may show (fp32)."""
 
-CHECKED_TOKENS = 256
+CHECKED_TOKENS, CHANNELS = 256, 3
 
 
 def run(context: Context) -> StageResult:
@@ -36,7 +36,7 @@ def run(context: Context) -> StageResult:
     """
     recipe, trained = context.recipe, context.input("checkpoint")
     trained.verify(MODEL_FILES)
-    model, _ = load_bundle(trained.path)
+    model = load_network(trained.path)
     dtype = DTYPES[recipe.export.dtype]
     before = check_logits(model)
     stored = _rounded(model, dtype)
@@ -54,7 +54,7 @@ def run(context: Context) -> StageResult:
                 raise not_an_instance(exporter, Exporter)
             exporter.write(directory, stored, recipe=recipe, trained=trained, dtype=dtype)
             with torch.inference_mode():
-                difference = float((exporter.read(directory)(check_tokens(model.spec)) - rounded).abs().max())
+                difference = float((exporter.read(directory)(check_input(model.spec)) - rounded).abs().max())
         if difference > TOLERANCE:
             raise TrainwrightError(
                 "the {name} bundle computes other logits than the model it was made from",
@@ -76,13 +76,16 @@ def run(context: Context) -> StageResult:
 
 
 def check_logits(model: Network) -> Float[Tensor, "batch seq vocabulary"]:
-    """Returns the logits of a fixed sequence of random tokens, as long as the context allows."""
+    """Returns the logits of ``check_input``."""
     with torch.inference_mode():
-        return model.logits(model(check_tokens(model.spec)))
+        return model.logits(model(check_input(model.spec)))
 
 
-def check_tokens(spec: ModelSpec) -> Int[Tensor, "batch seq"]:
-    """Returns a fixed sequence of random tokens, as long as the context allows."""
+def check_input(spec: ModelSpec) -> Int[Tensor, "batch seq"] | Float[Tensor, "batch channels side side"]:
+    """Returns a fixed sequence of random tokens, as long as the context allows; or an image of normal noise."""
+    if spec.sees_images:
+        image = (1, CHANNELS, spec.image_size, spec.image_size)
+        return torch.randn(image, generator=torch.Generator().manual_seed(0))
     shape = (1, min(spec.context_tokens, CHECKED_TOKENS))
     return torch.randint(0, spec.vocabulary, shape, generator=torch.Generator().manual_seed(0))
 

@@ -12,6 +12,7 @@ from trainwright.core.units import format_bytes, format_seconds
 from trainwright.hardware.machine.facts import MachineFacts
 from trainwright.hardware.machine.probes import Probes
 from trainwright.hardware.machine.record import Machine
+from trainwright.render.results.dataset import images_line
 from trainwright.spec.manifest import KINDS
 from trainwright.stages.report import say, scale
 from trainwright.stages.report.blocks import Block, Cell, Code, Facts, Figure, Missing, PageSection, Table
@@ -31,7 +32,7 @@ def data(run: RunRecord) -> PageSection:
         missing = Missing(text="No data was prepared yet.", command="trainwright data RECIPE")
         return PageSection(key="data", title="Data", lead="", blocks=(missing,))
     total = run.data["total"]
-    lead = f"{total['read']['documents']:,} documents were read and {total['kept']['documents']:,} kept."
+    lead = f"{total['read']['documents']:,} {_counted(run.data)} were read and {total['kept']['documents']:,} kept."
     return PageSection(key="data", title="Data", lead=lead, blocks=tuple(_data(run.data)))
 
 
@@ -45,7 +46,40 @@ def _data(report: Mapping[str, Any]) -> Iterator[Block]:
     for label, tally, tone in stations:
         text = f"{tally['documents']:,} ({format_bytes(tally['bytes'])})"
         groups.append((label, [Bar(segments=[Segment(name=label, value=tally["documents"], tone=tone)], text=text)]))
-    yield Figure(views=[("", Bars(title="From corpus to dataset", x_title="documents", groups=groups))])
+    yield Figure(views=[("", Bars(title="From corpus to dataset", x_title=_counted(report), groups=groups))])
+    yield from _images(report) if "images" in report else _tokens(report)
+    sources = [
+        [source["source"], f"{source['read']['documents']:,}", f"{source['kept']['documents']:,}"]
+        for source in report["sources"]
+    ]
+    yield Table(title="Sources", columns=["source", "read", "kept"], rows=sources, right=(1, 2))
+    reasons: dict[str, list[str]] = {}
+    for source in report["sources"]:
+        for reason, places in source.get("examples", {}).items():
+            reasons.setdefault(reason, []).extend(places)
+    if reasons:
+        lines = "\n".join(
+            f"{reason}\n" + "\n".join(f"  {place}" for place in places) for reason, places in reasons.items()
+        )
+        yield Code(title="Examples of what was not kept", text=lines)
+
+
+def _counted(report: Mapping[str, Any]) -> str:
+    return "images" if "images" in report else "documents"
+
+
+def _images(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yields the images of each class by split, and how they are stored."""
+    splits = report["splits"]
+    classes = list(next(iter(splits.values()))["classes"])
+    rows = [[label, *(f"{split['classes'][label]:,}" for split in splits.values())] for label in classes]
+    rows.append(["all", *(f"{split['documents']:,}" for split in splits.values())])
+    yield Table(title="Splits", columns=["class", *splits], rows=rows, right=range(1, len(splits) + 1))
+    yield Facts(title="Images", facts=[("stored as", images_line(report["images"]))])
+
+
+def _tokens(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yields the splits in tokens, and the tokenizer."""
     columns = ["split", "documents", "text", "tokens", "bytes per token"]
     rows = [
         [name, f"{s['documents']:,}", format_bytes(s["bytes"]), f"{s['tokens']:,}", f"{s['bytes_per_token']:.3g}"]
@@ -62,20 +96,6 @@ def _data(report: Mapping[str, Any]) -> Iterator[Block]:
     if tokenizer["lossy_documents"] is not None:
         facts.append(("documents that do not come back byte for byte", f"{tokenizer['lossy_documents']:,}"))
     yield Facts(title="Tokenizer", facts=facts)
-    sources = [
-        [source["source"], f"{source['read']['documents']:,}", f"{source['kept']['documents']:,}"]
-        for source in report["sources"]
-    ]
-    yield Table(title="Sources", columns=["source", "read", "kept"], rows=sources, right=(1, 2))
-    reasons: dict[str, list[str]] = {}
-    for source in report["sources"]:
-        for reason, places in source.get("examples", {}).items():
-            reasons.setdefault(reason, []).extend(places)
-    if reasons:
-        lines = "\n".join(
-            f"{reason}\n" + "\n".join(f"  {place}" for place in places) for reason, places in reasons.items()
-        )
-        yield Code(title="Examples of what was not kept", text=lines)
 
 
 def machine(run: RunRecord) -> PageSection:

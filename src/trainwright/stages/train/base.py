@@ -8,8 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.core.errors import DataError, TrainingError
-from trainwright.model.bundle import check_tokens, load_bundle
+from trainwright.model.bundle import check_tokens, load_network
+from trainwright.model.conventions import read_tokenizer
 from trainwright.model.network import Network
 from trainwright.spec.recipe import Recipe
 
@@ -25,9 +27,10 @@ def begin_with(network: Network, recipe: Recipe, tokenizer: Path, base: Path) ->
         DataError: they cannot be read, or one of them is not finite.
     """
     spec = network.spec
-    source, source_tokenizer = load_bundle(base)
+    source = load_network(base)
     where = "data.tokenizer" if recipe.model.init_from is None else "model.init_from"
-    check_tokens(source_tokenizer, tokenizer, base=base, where=where)
+    if not spec.sees_images:
+        check_tokens(read_tokenizer(base / TOKENIZER), tokenizer, base=base, where=where)
     for problem in recipe.model.differences(spec, source.spec):
         raise problem
     for name, weight in source.stored():

@@ -23,6 +23,7 @@ METRICS = {
     "masked": ("loss", "accuracy", "perplexity"),
     "chat": ("loss", "perplexity"),
     "classify": ("loss", "accuracy", "macro_f1"),
+    "classify-images": ("loss", "accuracy", "macro_f1", "calibration_error"),
 }
 """What our tasks measure on the validation split."""
 PLACE = "trainwright.runtime.elsewhere:place_problem"

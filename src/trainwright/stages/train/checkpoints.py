@@ -28,7 +28,15 @@ from trainwright.artifact.checkpoint.index import (
     step_of,
 )
 from trainwright.artifact.events import Events
-from trainwright.artifact.model_folder import ADAPTERS, CHAT_TEMPLATE, SHAPE_FILE, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
+from trainwright.artifact.model_folder import (
+    ADAPTERS,
+    CHAT_TEMPLATE,
+    IMAGE_PROCESSOR,
+    SHAPE_FILE,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    WEIGHTS,
+)
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, MachineError, TrainingError, in_one_line
 from trainwright.core.records import to_json
@@ -358,7 +366,8 @@ def _write_shape(directory: Path, network: Network, tokenizer: Path) -> None:
     if network.adaptation is not None:
         record = json.dumps(to_json(network.adaptation), indent=1, sort_keys=True)
         write_atomically(directory / ADAPTERS, record.encode() + b"\n")
-    shutil.copyfile(tokenizer, directory / TOKENIZER)
-    for name in (CHAT_TEMPLATE, TOKENIZER_CONFIG):
+    if not network.spec.sees_images:
+        shutil.copyfile(tokenizer, directory / TOKENIZER)
+    for name in (CHAT_TEMPLATE, TOKENIZER_CONFIG, IMAGE_PROCESSOR):
         if (tokenizer.parent / name).is_file():
             shutil.copyfile(tokenizer.parent / name, directory / name)

@@ -45,6 +45,7 @@ def test_a_dataset_is_counted_as_its_shards_are_read(tmp_path) -> None:
         train_tokens=train.tokens,
         train_documents=train.documents,
         validation_tokens=validation.tokens,
+        validation_documents=validation.documents,
         counted=True,
     )
     (whole := tmp_path / "whole").mkdir()

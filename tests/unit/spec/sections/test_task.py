@@ -39,7 +39,7 @@ def recipe(task, *sources) -> Recipe:
         ({"name": "classify", "labels": ["a", ""]}, "none may be empty"),
         (
             {"name": "clasify", "labels": ["a", "b"]},
-            "'next-token', 'masked', 'classify', 'chat' or 'package.module:name'",
+            "'next-token', 'masked', 'classify', 'chat', 'classify-images' or 'package.module:name'",
         ),
     ],
 )

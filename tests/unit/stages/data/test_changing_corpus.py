@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainwright.core.errors import DataError
-from trainwright.stages.data import stage
+from trainwright.stages.data import preparation, stage
 from trainwright.stages.data.corpus.digests import CACHE, corpus_digest
 from trainwright.stages.data.tokens.tokenizer import tokenizer_json
 
@@ -23,7 +23,7 @@ def test_a_corpus_file_that_changes_before_it_is_read_is_named(
     prepare, section, tmp_path, monkeypatch, workers, change
 ):
     source = text_corpus(tmp_path / "corpus")
-    path, real = tmp_path / "corpus" / "33.txt", stage.read_corpus
+    path, real = tmp_path / "corpus" / "33.txt", preparation.read_corpus
     data = path.read_bytes()
 
     def then_change(*args, **kwargs):
@@ -39,7 +39,7 @@ def test_a_corpus_file_that_changes_before_it_is_read_is_named(
             path.unlink()
         return corpus
 
-    monkeypatch.setattr(stage, "read_corpus", then_change)
+    monkeypatch.setattr(preparation, "read_corpus", then_change)
     rules = section(source, exec={"workers": workers, "part_documents": 5})
     with pytest.raises(DataError, match=r"33.txt: this file changed while the corpus was read .*run the same command"):
         prepare(rules)

@@ -29,4 +29,4 @@ def cleaner_of(section: DataSection) -> Cleaner:
     Raises:
         RecipeError: a filter cannot be found.
     """
-    return Cleaner(section.clean) if section.records == "documents" else ChatCleaner(section.clean)
+    return Cleaner(section.clean) if section.records in ("documents", "images") else ChatCleaner(section.clean)

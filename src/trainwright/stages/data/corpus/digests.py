@@ -134,7 +134,7 @@ def outside_digests(section: DataSection, *, cache: Path | None) -> dict[str, st
 def input_digest(corpus: Corpus, section: DataSection) -> str:
     """Returns the sha256 (hex) of a corpus that was listed, of a pretrained tokenizer, and of a chat template."""
     parts = {"corpus": corpus.digest(), "tokenizer": tokenizer_digest(section)}
-    if section.records != "documents":
+    if section.records in ("chats", "preferences"):
         parts["template"] = load(TEMPLATE, kind="function")(section)
     return digest(parts)
 

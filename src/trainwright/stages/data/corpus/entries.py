@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trainwright.stages.data.corpus.remote import is_url
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +59,9 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """One document as it stands in a file: either its ``text``, or the ``problem`` why there is none.
+    """One document as it stands in a file: its ``text``, or its ``pixels``, or the ``problem`` why there is neither.
+
+    Pixels are bytes of the shape ``[high, wide]`` where they are grey, ``[high, wide, 3]`` where they have colours.
 
     ``position`` follows the file's name in messages (``:12``, ``, row 3``); ``size_bytes`` is its size as read. A
     document of a source with labels has its ``label``, which is never empty.
@@ -65,3 +72,9 @@ class RawDocument:
     text: str | None = None
     problem: str | None = None
     label: str | None = None
+    pixels: NDArray[np.uint8] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Returns whether it is a document."""
+        return self.text is not None or self.pixels is not None

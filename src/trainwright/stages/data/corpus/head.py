@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.plug_in import blaming
+from trainwright.core.registry import is_reference
 from trainwright.spec.sections.data import DataSection, SourceSection
 from trainwright.stages.data.cleaning.cleaner import Cleaner
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument
@@ -36,6 +37,8 @@ def labels_at_head(section: DataSection) -> tuple[str, ...]:
         DataError: there is no such file.
         RecipeError: a filter cannot be found.
     """
+    if section.images is not None:
+        return _labels_of_images(section)
     source = source_of(section.sources[0])
     if plug_ins(section) or any(map(is_url, source.paths)):
         return ()
@@ -47,6 +50,22 @@ def labels_at_head(section: DataSection) -> tuple[str, ...]:
             if reason_to_drop is None:
                 kept.setdefault(text, document.label)
     return tuple(sorted(set(kept.values())))
+
+
+def _labels_of_images(section: DataSection) -> tuple[str, ...]:
+    """Returns the classes that sources of images know by the names of files, or tell at the head of the first one."""
+    labels = set[str]()
+    for number, settings in enumerate(section.sources):
+        source = source_of(settings)
+        if any(map(is_url, source.paths)) or is_reference(settings.kind):
+            continue
+        files = [file for file in source_entries(number, settings) if isinstance(file, CorpusFile)]
+        by_name = set(filter(None, map(source.label, files)))
+        labels |= by_name
+        if not by_name:
+            heads = (document for file in files[:1] for document in _documents(source.head, file))
+            labels.update(document.label for document in heads if document.label is not None)
+    return tuple(sorted(labels))
 
 
 def unusable_source(number: int, section: SourceSection) -> TrainwrightError | None:
@@ -91,7 +110,7 @@ def broken_record(number: int, section: SourceSection) -> DataError | None:
     with blaming(section.kind, where=place, error_class=DataError):
         for file in _spread(_files(source_entries(number, section), LISTED)):
             for document in _at_head(source, file):
-                if document.text is None:
+                if not document.whole:
                     return not_a_document(file, document)
     return None
 
@@ -107,7 +126,7 @@ def _first_problem(source: Source[Any], files: Iterable[CorpusFile]) -> str | No
     first = None
     for file in files:
         documents = list(_at_head(source, file))
-        if not documents or any(document.text is not None for document in documents):
+        if not documents or any(document.whole for document in documents):
             return None
         first = first or f"{file.name}{documents[0].position}: {documents[0].problem}"
     return first
@@ -118,7 +137,7 @@ def _has_text(source: Source[Any], files: Iterable[CorpusFile]) -> bool:
     patience_bytes = PATIENCE_BYTES
     for file in files:
         for document in _documents(source.read, file):
-            if document.text is not None:
+            if document.whole:
                 return True
             patience_bytes -= document.size_bytes
             if patience_bytes < 0:
@@ -130,7 +149,7 @@ def _at_head(source: Source[Any], file: CorpusFile) -> Iterator[RawDocument]:
     """Yields the documents of a head, and the records without one that the file's index counts."""
     head = list(_documents(source.head, file))
     yield from head
-    if all(document.text is not None for document in head):
+    if all(document.whole for document in head):
         yield from _documents(source.flawed, file)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, ClassVar, Generic, TypeVar
 
 from trainwright.spec.sections.data import SourceSection
-from trainwright.stages.data.corpus.entries import FileRange, RawDocument
+from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument
 
 SectionT = TypeVar("SectionT", bound=SourceSection)
 
@@ -25,6 +25,7 @@ class Source(ABC, Generic[SectionT]):
         Section: the class of the settings, which validates the recipe's keys.
         by_lines: a document is a line, so that a large plain file may be read in ranges.
         ignored_folders: names of directories that are not entered.
+        documents: how many it has, where that is known before anything is read.
 
     Args:
         section: the settings.
@@ -33,6 +34,7 @@ class Source(ABC, Generic[SectionT]):
     Section: ClassVar[type[SourceSection]]
     by_lines: ClassVar[bool] = False
     ignored_folders: ClassVar[frozenset[str]] = frozenset()
+    documents: ClassVar[int | None] = None
 
     def __init__(self, section: SectionT) -> None:
         self.section = section
@@ -62,6 +64,11 @@ class Source(ABC, Generic[SectionT]):
         Raises:
             DataError: the settings do not suit this file.
         """
+
+    def label(self, file: CorpusFile) -> str | None:
+        """Returns the label of all documents in a file, where its name tells it."""
+        del file
+        return None
 
     def head(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
         """Yields the first documents of a file as far as a small read tells them; none where it tells nothing.

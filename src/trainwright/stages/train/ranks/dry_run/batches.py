@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from trainwright.artifact.shard_writer import SplitWriter, write_dataset
-from trainwright.artifact.shards import ANSWERED, DOCUMENTS, TokenDataset
+from trainwright.artifact.shard_writer import SplitWriter, image_writer, write_dataset, write_image_dataset
+from trainwright.artifact.shards import ANSWERED, DOCUMENTS, VALUES, TokenDataset
 from trainwright.model.dropout import KeyedBatches
 from trainwright.model.tasks.task import Batch, Batches, Task, batch_of, load_task
+from trainwright.spec.parts.images import ImageForm
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.data import ImagesSection
 
 SPLITS = ("train", "validation")
 END_OF_TEXT = "<|endoftext|>"
@@ -41,6 +44,8 @@ def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> 
 
     Of chats all tokens but the first are answers.
     """
+    if recipe.data.images is not None:
+        return _images(path, recipe.data.images, recipe.task.labels, images=documents)
     labels, size, needs = recipe.task.labels, recipe.train.sequence_tokens, recipe.task.kind.needs
     entries = {}
     for name in SPLITS:
@@ -62,4 +67,20 @@ def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> 
         labels=labels,
         kind=kind,
     )
+    return TokenDataset.open(path)
+
+
+def _images(path: Path, asked: ImagesSection, labels: Sequence[str], *, images: int) -> TokenDataset:
+    """Returns a dataset of images that are alike but for their class."""
+    entries = {}
+    for name in SPLITS:
+        writer = image_writer(path, name)
+        values = np.arange(images * asked.values) % VALUES
+        ends = np.arange(1, images + 1, dtype=np.uint64) * np.uint64(asked.values)
+        sizes, classes = np.full(images, asked.values, np.uint64), np.arange(images) % len(labels)
+        writer.extend(values.astype(np.uint8), ends, sizes, labels=classes.astype(np.uint16))
+        entries[name] = writer.close()
+    each = (0.5,) * asked.channels
+    form = ImageForm(size=asked.size, channels=asked.channels, mean=each, std=each)
+    write_image_dataset(path, form, splits=entries, labels=labels)
     return TokenDataset.open(path)

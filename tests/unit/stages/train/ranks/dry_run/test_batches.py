@@ -122,3 +122,19 @@ def test_a_plug_in_is_counted_with_the_batches_that_it_makes(plugged: None) -> N
 def test_a_plug_in_that_reads_values_is_named(plugged: None) -> None:
     with pytest.raises(RecipeError, match="has none in a dry run"):
         counted({"name": "my_rules:COUNTING"}, {"dp_shard": 2})
+
+
+def test_images_make_batches_without_a_dataset() -> None:
+    recipe = Recipe.model_validate(
+        {
+            "name": "dry",
+            "task": {"name": "classify-images", "labels": ["a", "b"], "flip": True},
+            "model": {"family": "vit", "layers": 1, "width": 16, "heads": 2, "image_size": 8, "patch_size": 4},
+            "data": {"sources": [{"kind": "images", "paths": ["x"]}], "images": {"size": 8, "colour": "grey"}},
+            "train": {"sequence_tokens": 5, "batch_tokens": 15},
+        }
+    )
+    task, batch = task_and_batch(recipe, vocabulary=256, sequences=3)
+    assert task.unit == "image"
+    assert (batch["images"].shape, batch["images"].dtype) == ((3, 1, 8, 8), torch.uint8)
+    assert set(batch["class"].tolist()) <= {0, 1}
