@@ -23,8 +23,8 @@ MAX_TRAIN_LINES = 14_000
 # 100 more than before: a checkpoint is complete here whatever the other place does, and damage names another step.
 # Besides: other tasks and families, matrices, sequences and pipelines over ranks, the watch over them, restarts,
 # meetings of hosts that compare their plug-ins' code, the dry run, averages of weights, hosts that restart together,
-# adapters beside frozen weights, images and what is learnt of them.
-MAX_LINES_OF_ALL_LAYOUTS = 24_600
+# adapters beside frozen weights, images and what is learnt of them, preferences with what the first network said.
+MAX_LINES_OF_ALL_LAYOUTS = 25_300
 MAX_FOLDER_FILES = 15
 
 ENTRIES = ("/model/families",)

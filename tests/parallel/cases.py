@@ -41,6 +41,8 @@ class Case:
     ragged: bool = False
     dropout: bool = False
     chats: bool = False
+    preference: str = ""
+    """Pairs of answers with the loss dpo or orpo, or none."""
     terms: bool = False
     """Of ``train.loss``: label smoothing, z-loss, L1 and L2."""
     recompute: Recompute = "none"
@@ -77,7 +79,7 @@ class Case:
         words += [f"pad={self.pad_vocabulary}"] * (self.pad_vocabulary > 1)
         words += [f"recompute={self.recompute}"] * (self.recompute != "none")
         words += [f"attention={self.attention}"] * (self.attention != "auto")
-        words += [self.adapter] * bool(self.adapter)
+        words += [word for word in (self.adapter, self.preference) if word]
         words += [f"reduce={self.reduce}"] * (self.reduce != "fp32")
         return " ".join(
             [*words, *(name for name in ("documents", "ragged", "dropout", "chats", "terms") if getattr(self, name))]
@@ -195,6 +197,13 @@ TALKS = (
     Case(layout={"pp": 2}, chats=True, micro_batch=1),
 )
 """Packed chats, of whose tokens the answers alone count."""
+
+PREFERRED = (
+    Case(layout={"dp_shard": 2}, preference="dpo", dropout=True, recompute="full", micro_batch=1),
+    Case(layout={"tp": 2}, preference="dpo", pad_vocabulary=16),
+    Case(layout={"tp": 2, "dp_shard": 2}, family="gpt2", preference="orpo", dropout=True),
+)
+"""Losses that are no sums over tokens: of two answers in a sequence, whose pairs are not equally many."""
 
 UNEQUAL = (
     Case(layout={"dp_replicate": 2, "shares": (3, 1)}, documents=True, ragged=True, micro_batch=1),
@@ -383,4 +392,4 @@ TERMED = (
 
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
 CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + ADAPTED + PADDED + HEAD_BIASES
-CASES += LAYERNORMS + BLOCKED + PARTS + ENCODERS + MIXED + TERMED + DIVIDED
+CASES += LAYERNORMS + BLOCKED + PARTS + ENCODERS + MIXED + TERMED + DIVIDED + PREFERRED

@@ -30,6 +30,7 @@ from trainwright.model.regularisation.terms import add_terms
 from trainwright.model.tasks.chat import Chat
 from trainwright.model.tasks.masked import Gaps, Masked
 from trainwright.model.tasks.next_token import NextToken
+from trainwright.model.tasks.preferences.preference import Preference
 from trainwright.model.tasks.task import Task
 from trainwright.planner.counts.adapters import placed
 from trainwright.runtime.faults.gate import Gate
@@ -38,6 +39,7 @@ from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.parts.adaptation import LowRank
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.sections.faults import FaultsSection
+from trainwright.spec.sections.task import PreferenceSection
 from trainwright.spec.sections.train import LossScaleSection
 from trainwright.spec.sections.updates.loss import LossSection
 from trainwright.spec.sections.updates.optimizer import (
@@ -99,10 +101,9 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
     shape = spec(case.family)
     generator = torch.Generator().manual_seed(step)
     tokens = torch.randint(2, shape.vocabulary, (SEQUENCES, SEQUENCE_TOKENS + 1), generator=generator)
-    if case.chats:
-        return chats_of(tokens, generator) | (
-            {"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {}
-        )
+    if case.chats or case.preference:
+        made = chats_of if case.chats else pairs_of
+        return made(tokens, generator) | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
     if case.documents:
         tokens[::2, 5] = tokens[:, 11] = END_OF_TEXT
     if case.ragged:
@@ -123,6 +124,22 @@ def chats_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     targets[2], targets[:, 6], targets[:, 13:] = -100, -100, -100
     documents = torch.tensor([0] * 7 + [1] * 7 + [2] * (SEQUENCE_TOKENS - 14)).expand(SEQUENCES, -1).clone()
     return {"tokens": tokens[:, :-1].clone(), "targets": targets, "documents": documents}
+
+
+def pairs_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    """Two pairs and some padding in a sequence, one pair in another, none in a third; two thirds are answers."""
+    targets = tokens[:, 1:].clone()
+    targets[torch.rand(targets.shape, generator=generator) > 2 / 3] = -100
+    targets[:, (2, 5, 8, 11)] = tokens[:, (3, 6, 9, 12)]  # each answer has a token
+    documents = torch.tensor([0] * 3 + [1] * 3 + [2] * 3 + [3] * 3 + [4] * (SEQUENCE_TOKENS - 12)).repeat(SEQUENCES, 1)
+    documents[1, 6:], documents[4] = 2, 0
+    targets[documents == 4], targets[1, 6:], targets[4] = -100, -100, -100
+    pairs = torch.tensor([2] * SEQUENCES)
+    pairs[1], pairs[4] = 1, 0
+    reference = torch.rand(targets.shape, generator=generator) * (targets != -100) - 6.0
+    return {"tokens": tokens[:, :-1].clone(), "targets": targets, "documents": documents, "pairs": pairs} | {
+        "reference": torch.where(targets != -100, reference, 0)
+    }
 
 
 def adapt(network: Network, method: str) -> None:
@@ -167,6 +184,9 @@ class Training:
             task = Masked(sequence_tokens=SEQUENCE_TOKENS, gaps=GAPS, end_of_text=apart)
         if case.chats:
             task = Chat(sequence_tokens=SEQUENCE_TOKENS)
+        if case.preference:
+            how = PreferenceSection(name="preference", loss=case.preference, beta=0.5)
+            task = Preference(sequence_tokens=SEQUENCE_TOKENS, how=how)
         self.optimizers = Optimizers(self.network, SECTIONS[case.optimizer])
         clock = PhaseClock(torch.device("cpu"))
         clock.start()

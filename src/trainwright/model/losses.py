@@ -27,8 +27,17 @@ IGNORE = -100
 
 HALF = "trainwright.model.precision.half:add_gradients"
 
-Gradients = tuple[Tensor, Tensor | None, Tensor | None]
-"""Of a chunk's hidden states, of the whole head, and of its bias; None where it has none, or is frozen."""
+
+class Gradients(NamedTuple):
+    """Where the gradients of a chunk go: of its hidden states, of the whole head, and of its bias.
+
+    The last two are None where there is none, or where it is frozen. ``factors`` multiply each row's part in all three.
+    """
+
+    hidden: Tensor
+    weight: Tensor | None
+    bias: Tensor | None
+    factors: Float[Tensor, " rows"] | None = None
 
 
 class Head(NamedTuple):
@@ -83,6 +92,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         chunk_loss: ChunkLoss,
         multiple: int,
         cap: float | None,
+        factors: Tensor | None,
     ) -> Float[Tensor, ""]:
         head = Head(filled_up(weight, 0, multiple, hidden.dtype), weight.shape[0], bias, cap)
         # Sums are fp32, and fp64 where the caller checks gradients in fp64.
@@ -94,7 +104,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias, dtype=exact) if with_grad and of_bias and bias is not None else None
         for start in range(0, hidden.shape[0], size):
             rows = slice(start, start + size)
-            grads = None if grad_hidden is None else (grad_hidden[rows], grad_weight, grad_bias)
+            grads = None
+            if grad_hidden is not None:
+                of_rows = None if factors is None else factors[rows]
+                grads = Gradients(grad_hidden[rows], grad_weight, grad_bias, of_rows)
             total += chunk_loss(hidden[rows], head, targets[rows], grads)
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         return total
@@ -102,7 +115,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
-        scale, none = grads[0], (None, None, None, None, None, None)
+        scale, none = grads[0], (None,) * 7
         of_bias = None if grad_bias is None else grad_bias * scale
         # In place, for the head's gradient is as large as the head; a pipeline's split backward pass comes here twice.
         times = torch.mul if _keeps_graph() else Tensor.mul_
@@ -152,12 +165,14 @@ PLAIN: ChunkLoss = _chunk_loss
 
 def add_gradients(grad: Tensor, part: Tensor, head: Tensor, target: Tensor, grads: Gradients) -> None:
     """Leaves in ``grads`` what a chunk's gradient of logits, for fp16 in fp32, means for hidden states and head."""
-    grad_part, grad_weight, grad_bias = grads
+    grad_part, grad_weight, grad_bias, factors = grads
+    weights = (target != IGNORE).unsqueeze(1)
+    weights = weights if factors is None else weights * factors.unsqueeze(1)
     if grad_bias is not None:
-        grad_bias += (grad * (target != IGNORE).unsqueeze(1)).sum(dim=0)
+        grad_bias += (grad * weights).sum(dim=0)
     half = part.dtype is torch.float16
     grad = filled_up(grad, 1, head.shape[0], grad.dtype if half else part.dtype)
-    counts = (target != IGNORE).unsqueeze(1).to(part.dtype)
+    counts = weights.to(part.dtype)
     if half:
         load(HALF, kind="precision")(grad, part * counts, head, counts, (grad_part, grad_weight))
         return
@@ -178,6 +193,7 @@ def linear_cross_entropy(
     chunk_loss: ChunkLoss = _chunk_loss,
     multiple: int = 1,
     cap: float | None = None,
+    factors: Float[Tensor, " tokens"] | None = None,
 ) -> Loss:
     """Summed cross-entropy in nats and the number of targets that count.
 
@@ -191,11 +207,14 @@ def linear_cross_entropy(
         chunk_loss: computes a chunk, where the head's rows lie on several ranks.
         multiple: the head has so many rows in products, or twice, three times as many; what is beyond is zeros.
         cap: soft bound of logits; None: there is none.
+        factors: the gradient is that of the sum of ``factors * cross-entropies``, and the value stays the plain sum.
     """
     trained = hidden.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     with_grad = torch.is_grad_enabled() and trained
     size = loss_rows(chunk, tokens=hidden.shape[0], vocabulary=entries or weight.shape[0])
-    total = _LinearCrossEntropy.apply(hidden, weight, bias, targets, with_grad, size, chunk_loss, multiple, cap)
+    total = _LinearCrossEntropy.apply(
+        hidden, weight, bias, targets, with_grad, size, chunk_loss, multiple, cap, factors
+    )
     return total, (targets != IGNORE).sum()
 
 
@@ -208,8 +227,7 @@ def token_cross_entropy(
     cap: float | None = None,
 ) -> Float[Tensor, " tokens"]:
     """Cross-entropy of each token; logits are made a chunk at a time, as in training, and never all at once."""
-    head = weight.to(hidden.dtype)
-    more = 0.0 if bias is None else bias.float()
+    head = Head(weight.to(hidden.dtype), weight.shape[0], bias, cap)
     pieces = zip(*(values.split(chunk_tokens(weight.shape[0])) for values in (hidden, targets)), strict=True)
-    pairs = ((capped(F.linear(h, head).float() + more, cap), t) for h, t in pieces)
+    pairs = ((head.logits(h), t) for h, t in pieces)
     return torch.cat([F.cross_entropy(logits, t, ignore_index=IGNORE, reduction="none") for logits, t in pairs])

@@ -180,10 +180,17 @@ class Network(nn.Module, ABC):
         divisor = self.spec.scales.logits_divisor
         return hidden if divisor == 1 or self.spec.classes else hidden / divisor
 
-    def head_loss(self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]) -> Loss:
+    def head_loss(
+        self,
+        hidden: Float[Tensor, "rows width"],
+        targets: Int[Tensor, " rows"],
+        *,
+        factors: Float[Tensor, " rows"] | None = None,
+    ) -> Loss:
         """Returns the summed cross-entropy of the head's outputs in nats, and how many targets count.
 
-        In training it is with the terms of ``train.loss``, where there are any.
+        In training it is with the terms of ``train.loss``, where there are any. With ``factors`` the gradient is that
+        of the sum of ``factors * cross-entropies``, while the value stays the plain sum.
         """
         chunk, multiple = self.kernels.loss_chunk_tokens, self.kernels.pad_vocabulary
         return linear_cross_entropy(
@@ -195,6 +202,7 @@ class Network(nn.Module, ABC):
             chunk_loss=(self.chunk_loss if self.training else None) or PLAIN,
             multiple=multiple,
             cap=self.logit_cap,
+            factors=factors,
         )
 
     def token_losses(

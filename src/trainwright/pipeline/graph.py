@@ -253,7 +253,7 @@ STAGES: Mapping[str, Stage] = {
             version=3,
             check="trainwright.stages.evaluate.check:problems",
             identity=evaluate_identity,
-            needs=[_MODEL, _DATASET, _PLAN_AS_ADVICE],
+            needs=[replace(_MODEL, files=(*MODEL_FILES, "references.json")), _DATASET, _PLAN_AS_ADVICE],
             sections=("evaluate", "data", "task"),
             outside=lambda recipe, root: _code(_network_and_task(recipe)),
         ),

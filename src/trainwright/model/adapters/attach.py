@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -81,6 +82,19 @@ def use(network: nn.Module, names: Sequence[str]) -> None:
         raise ValueError("adapters are merged into the weights: unmerge them first")
     for layer in layers:
         layer.active = tuple(name for name in names if name in layer.adapters)
+
+
+@contextmanager
+def switched_off(network: nn.Module) -> Iterator[None]:
+    """Lets no adapter act within: the network computes what its base does, to the bit."""
+    acting = [(layer, layer.active) for _, layer in adapted_layers(network)]
+    for layer, _ in acting:
+        layer.active = ()
+    try:
+        yield
+    finally:
+        for layer, names in acting:
+            layer.active = names
 
 
 def merge(network: nn.Module) -> None:

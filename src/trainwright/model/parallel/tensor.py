@@ -70,10 +70,10 @@ class TensorDecoder(Decoder):
         """Returns how many tokens of a sequence the stream has here."""
         return self.ranks.stream_tokens(tokens)
 
-    def head_loss(self, hidden: Tensor, targets: Tensor) -> Loss:
+    def head_loss(self, hidden: Tensor, targets: Tensor, *, factors: Tensor | None = None) -> Loss:
         """Returns the summed cross-entropy over the whole vocabulary, and how many targets count."""
         if self.spec.classes:
-            return super().head_loss(hidden, targets)
+            return super().head_loss(hidden, targets, factors=factors)
         return vocabulary.head_loss(
             self.head_input(hidden),
             self.head_weight,
@@ -86,6 +86,7 @@ class TensorDecoder(Decoder):
             bias=self.head_bias,
             cap=self.logit_cap,
             chunk_loss=self.chunk_loss if self.training else None,
+            factors=factors,
         )
 
     def token_losses(self, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -49,6 +49,7 @@ def head_loss(
     bias: Float[Tensor, " entries"] | None = None,
     cap: float | None = None,
     chunk_loss: Callable[..., Tensor] | None = None,
+    factors: Float[Tensor, " rows"] | None = None,
 ) -> SumAndWeight:
     """Summed cross-entropy over the whole vocabulary, the same on all ranks, and the number of targets that count.
 
@@ -66,10 +67,20 @@ def head_loss(
         bias: of the rows here; None: nothing is added.
         cap: soft bound of logits; None: there is none.
         chunk_loss: takes what ``_chunk_loss`` does, in its place.
+        factors: as for ``linear_cross_entropy``.
     """
     one = partial(chunk_loss or _chunk_loss, first=first, group=group)
     return linear_cross_entropy(
-        hidden, weight, targets, bias=bias, chunk=chunk, entries=entries, chunk_loss=one, multiple=multiple, cap=cap
+        hidden,
+        weight,
+        targets,
+        bias=bias,
+        chunk=chunk,
+        entries=entries,
+        chunk_loss=one,
+        multiple=multiple,
+        cap=cap,
+        factors=factors,
     )
 
 

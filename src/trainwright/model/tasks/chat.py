@@ -23,7 +23,7 @@ from trainwright.model.losses import IGNORE
 from trainwright.model.network import Network
 from trainwright.model.tasks.evaluate_loss import covered_tokens
 from trainwright.model.tasks.next_token import NextToken
-from trainwright.model.tasks.packing import ONE_AFTER_ANOTHER, PackedChats
+from trainwright.model.tasks.packing import ONE_AFTER_ANOTHER, PackedChats, chat_places
 from trainwright.model.tasks.task import Batch, Batches, Evaluation, EvaluationOptions, Metric
 from trainwright.spec.recipe import Recipe
 
@@ -60,7 +60,36 @@ class ChatCosts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Chat(NextToken):
+class Answers(NextToken):
+    """What tasks of packed chats share, of whose tokens those of answers count."""
+
+    def inputs(self, network: Network, batch: Batch) -> dict[str, Tensor]:
+        """Returns the micro batch, with ``positions`` in each chat where the network looks them up."""
+        inputs = dict(batch)
+        if network.has_position_table:
+            inputs["positions"] = document_positions(inputs["documents"])
+        return inputs
+
+    @torch.no_grad()  # buffers that FSDP makes in a first pass in inference mode are of no use to training
+    def token_costs(self, network: Network, batch: Batch) -> NDArray[np.float64]:
+        """Returns the cost of each target as in an evaluation, 0 where it does not count: shape ``[batch, seq]``."""
+        here = self.inputs(network, {name: tensor.to(network.device) for name, tensor in batch.items()})
+        training = network.training
+        network.eval()
+        try:
+            hidden = self.hidden(network, here)
+            losses = network.token_losses(hidden.flatten(0, 1), here["targets"].flatten())
+        finally:
+            network.train(training)
+        return losses.double().cpu().numpy().reshape(batch["targets"].shape)
+
+    def covered(self, split: TokenSplit, tokens: int | None) -> int:
+        """Returns how many of a split's chats are measured: all, or the first ones with about so many tokens."""
+        return int(np.searchsorted(split.document_ends, np.uint64(covered_tokens(split, tokens)), side="right"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chat(Answers):
     """Cross-entropy of each token of an answer, given its chat so far."""
 
     def notes(self, splits: Mapping[str, TokenSplit]) -> Sequence[str]:
@@ -73,8 +102,7 @@ class Chat(NextToken):
 
     def _fitting(self, split: TokenSplit, documents: int | None = None) -> NDArray[np.int64]:
         """Returns the numbers of a split's first chats that a sequence holds: shape ``[chats]``, ascending."""
-        sizes = np.diff(split.document_ends[:documents].astype(np.int64), prepend=0)
-        return np.flatnonzero(sizes - 1 <= self.sequence_tokens)
+        return np.flatnonzero(chat_places(split, documents) <= self.sequence_tokens)
 
     def batches(self, split: TokenSplit, *, batch_sequences: int, seed: int) -> Batches:
         """Returns sequences of whole chats; every chat once an epoch.
@@ -102,13 +130,6 @@ class Chat(NextToken):
         """Returns how many tokens of answers there are."""
         return (batch["targets"] != IGNORE).sum()
 
-    def inputs(self, network: Network, batch: Batch) -> dict[str, Tensor]:
-        """Returns the micro batch, with ``positions`` in each chat where the network looks them up."""
-        inputs = dict(batch)
-        if network.has_position_table:
-            inputs["positions"] = document_positions(inputs["documents"])
-        return inputs
-
     def evaluate(self, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
         """Measure loss and perplexity on answers; ``details`` list the chats whose answers were the hardest."""
         costs = self.costs(network, split, options)
@@ -117,7 +138,7 @@ class Chat(NextToken):
         metrics = {"loss": Metric(value=loss, unit="nats/token")}
         if loss < LARGEST:
             metrics["perplexity"] = Metric(value=math.exp(loss))
-        left_out = self._covered(split, options.tokens) - len(costs.chats)
+        left_out = self.covered(split, options.tokens) - len(costs.chats)
         record = {"chats": len(costs.chats), "left_out_chats": left_out}
         details = {"hardest_chats": _hardest(costs)} if options.detailed else {}
         return Evaluation(count=tokens, metrics=metrics, record=record, details=details)
@@ -128,37 +149,20 @@ class Chat(NextToken):
         Raises:
             DataError: there is none.
         """
-        documents = self._covered(split, options.tokens)
+        documents = self.covered(split, options.tokens)
         source = self._packed(split, batch_sequences=options.batch_sequences, seed=0, documents=documents)
         nats, tokens = np.zeros(split.documents), np.zeros(split.documents, np.int64)
-        training = network.training
-        network.eval()
-        try:
-            for chats, batch, done, total in _in_order(source):
-                losses = self._losses(network, batch)
-                counts = (batch["targets"] != IGNORE).numpy()
-                documents_of = batch["documents"].numpy()
-                for row, numbers in enumerate(chats):
-                    owners = np.array([*numbers, -1])[documents_of[row]][counts[row]]
-                    np.add.at(nats, owners, losses[row][counts[row]])
-                    np.add.at(tokens, owners, 1)
-                if options.progress is not None:
-                    options.progress(done, total)
-        finally:
-            network.train(training)
+        for chats, batch, done, total in _in_order(source):
+            losses = self.token_costs(network, batch)
+            counts = (batch["targets"] != IGNORE).numpy()
+            documents_of = batch["documents"].numpy()
+            for row, numbers in enumerate(chats):
+                owners = np.array([*numbers, -1])[documents_of[row]][counts[row]]
+                np.add.at(nats, owners, losses[row][counts[row]])
+                np.add.at(tokens, owners, 1)
+            if options.progress is not None:
+                options.progress(done, total)
         return ChatCosts(chats=source.chats, nats=nats[source.chats], tokens=tokens[source.chats])
-
-    @torch.inference_mode()
-    def _losses(self, network: Network, batch: Batch) -> NDArray[np.float64]:
-        """Returns the cost of each target, 0 where it does not count: shape ``[batch, seq]``."""
-        here = self.inputs(network, {name: tensor.to(network.device) for name, tensor in batch.items()})
-        hidden = self.hidden(network, here)
-        losses = network.token_losses(hidden.flatten(0, 1), here["targets"].flatten())
-        return losses.double().cpu().numpy().reshape(batch["targets"].shape)
-
-    def _covered(self, split: TokenSplit, tokens: int | None) -> int:
-        """Returns how many of a split's chats are measured: all, or the first ones with about so many tokens."""
-        return int(np.searchsorted(split.document_ends, np.uint64(covered_tokens(split, tokens)), side="right"))
 
 
 def _in_order(source: PackedChats) -> Iterator[tuple[list[list[int]], dict[str, Tensor], int, int]]:

@@ -67,6 +67,16 @@ def pack(chats: NDArray[np.int64], sizes: NDArray[np.int64], capacity: int) -> P
     return Packing(chats[order], np.cumsum(np.bincount(places)))
 
 
+def chat_places(split: TokenSplit, documents: int | None = None) -> NDArray[np.int64]:
+    """Returns how many places each of a split's first chats takes, all but one for a token: shape ``[chats]``."""
+    return np.asarray(np.diff(split.document_ends[:documents].astype(np.int64), prepend=0) - 1, np.int64)
+
+
+def document_range(split: TokenSplit, number: int) -> tuple[int, int]:
+    """Returns where a document begins in its split, and where it ends."""
+    return int(split.document_ends[number - 1]) if number else 0, int(split.document_ends[number])
+
+
 @dataclass(eq=False, kw_only=True)
 class PackedChats:
     """Sequences of chats as a function of the step; each epoch has every chat once, packed in an order of its own.
@@ -97,16 +107,18 @@ class PackedChats:
             if epoch != ONE_AFTER_ANOTHER:
                 count = len(self.chats)
                 order = self.chats[permute(np.arange(count), count, derive(self.seed, epoch))]
-            ends = self.split.document_ends.astype(np.int64)
-            sizes = np.diff(ends, prepend=0)[order] - 1
-            packing = pack(order, sizes, self.sequence_tokens)
+            packing = pack(order, self.places_of(order), self.sequence_tokens)
             for old in [each for each in self._packed if each < epoch - 1]:
                 self._packed.pop(old, None)  # a batch lies in two epochs at most
             self._packed[epoch] = packing
         return self._packed[epoch]
 
+    def places_of(self, chats: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns how many places each of these takes: shape ``[chats]``."""
+        return chat_places(self.split)[chats]
+
     def batch(self, step: int, rows: range | None = None) -> dict[str, Tensor]:
-        """Returns ``tokens``, ``targets`` and ``documents``, each ``[batch, seq]``; as ``sequences`` gives them."""
+        """Returns ``tokens``, ``targets`` and ``documents``, each ``[batch, seq]``; as ``filled`` gives them."""
         read = range(self.batch_sequences) if rows is None else rows
         parts = [self._sequence(step * self.batch_sequences + row) for row in read]
         return self.filled(parts)
@@ -123,10 +135,7 @@ class PackedChats:
         for row, chats in enumerate(parts):
             at = 0
             for number, chat in enumerate(chats):
-                start, stop = (
-                    int(self.split.document_ends[chat - 1]) if chat else 0,
-                    int(self.split.document_ends[chat]),
-                )
+                start, stop = document_range(self.split, chat)
                 ids = self.split.read(start, stop).astype(np.int64)
                 here = slice(at, at + len(ids) - 1)
                 tokens[row, here], documents[row, here] = ids[:-1], number

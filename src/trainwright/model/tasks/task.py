@@ -6,12 +6,14 @@ the sum of the losses by the sum of the weights, so that micro batches of any si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
+import numpy as np
 from jaxtyping import Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainwright.artifact.shards import TokenDataset, TokenSplit
@@ -153,6 +155,44 @@ class DividesSequences(Task, Protocol):
         ``hidden`` passes ``places`` on to the network; over all parts the losses and their weights are those of
         ``inputs``.
         """
+
+
+References = Mapping[str, NDArray[np.float32]]
+"""By split, of each token the logarithm of its probability for the first network; 0 where nobody asks for it."""
+Part = tuple[NDArray[np.int64], NDArray[np.float32], int, int]
+"""Places in a split, what belongs there, and how many of how many sequences are behind."""
+
+
+@runtime_checkable
+class RefersToStart(Task, Protocol):
+    """A task that compares a network with the one that training begins with, which is asked once, before it changes."""
+
+    @property
+    def refers(self) -> bool:
+        """Returns whether it does so as the recipe has it."""
+
+    def referring(self, references: References) -> Task:
+        """Returns the task with what the first network says of these splits."""
+
+    def reference_parts(
+        self, network: Network, split: TokenSplit, *, batch_sequences: int, rows: Callable[[int], range | None]
+    ) -> Iterator[Part]:
+        """Yields what the network says of a split, of which ``rows`` of each pass are computed here; None: all.
+
+        Every rank makes as many passes.
+        """
+
+
+def refers(task: Task) -> TypeGuard[RefersToStart]:
+    """Returns whether a task compares a network with the one that training began with."""
+    return isinstance(task, RefersToStart) and task.refers
+
+
+def without_reference(task: Task, splits: Mapping[str, TokenSplit]) -> Task:
+    """Returns a task whose reference says nothing, for steps of which shapes and time count, and not values."""
+    if not refers(task):
+        return task
+    return task.referring({name: np.zeros(split.tokens, np.float32) for name, split in splits.items()})
 
 
 def load_task(recipe: Recipe, dataset: TokenDataset) -> Task:

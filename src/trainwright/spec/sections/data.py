@@ -29,6 +29,7 @@ SOURCES: Mapping[str, str] = {
     "preferences": "trainwright.stages.data.sources.chats:Preferences",
     "images": "trainwright.stages.data.sources.images:Images",
     "sklearn-digits": "trainwright.stages.data.sources.digits:SklearnDigits",
+    "python-docstrings": "trainwright.stages.data.sources.docstrings:PythonDocstrings",
 }
 SOURCE = Extension("source", SOURCES, Called(arguments=("section",), methods=("read",)))
 
@@ -166,6 +167,16 @@ class DigitsSource(SourceSection):
         return True
 
 
+class DocstringsSource(SourceSection):
+    """Preferences from the standard library of the Python that runs, to try them without any file of one's own.
+
+    The question is the head of a function or a class, the better answer the first paragraph of its docstring, the worse
+    one the same words in another order.
+    """
+
+    records: ClassVar[Records] = "preferences"
+
+
 _SOURCE_KEYS = {
     "python-stdlib": PythonSource,
     "files": FilesSource,
@@ -176,6 +187,7 @@ _SOURCE_KEYS = {
     "preferences": PreferencesSource,
     "images": ImagesSource,
     "sklearn-digits": DigitsSource,
+    "python-docstrings": DocstringsSource,
 }
 
 

@@ -27,6 +27,7 @@ class TaskKind:
             ``task.labels`` name.
         networks: the kinds of networks that can learn it.
         divides: its sequences may lie on several ranks (``cp``): the ``Task`` is one that ``DividesSequences``.
+        pipelines: its network may lie on several ranks in stages (``pp``).
         smooths: its loss is the cross-entropy of the network's ``head_loss``, whose targets ``train.loss`` can change.
         measured: its batches cost one pass of the network forth and back, as plans count those of every task.
         Section: the class of the keys of its own beside ``task.name``; it derives from ``TaskSection``.
@@ -38,6 +39,7 @@ class TaskKind:
     makes: Literal["text", "gaps", "classes"] = "text"
     networks: tuple[ModelKind, ...] = ("decoder", "encoder")
     divides: bool = False
+    pipelines: bool = True
     smooths: bool = False
     measured: bool = False
     Section: type[BaseModel] | None = None
@@ -79,6 +81,12 @@ TASKS: Mapping[str, TaskKind] = {
         smooths=True,
         measured=True,
     ),
+    "preference": TaskKind(
+        make="trainwright.model.tasks.preferences.preference:preference",
+        needs="preferences",
+        networks=("decoder",),
+        pipelines=False,
+    ),
 }
 TASK = Extension("task", TASKS, InstanceOf(TaskKind))
 MOST_SHOWN = 20
@@ -88,7 +96,8 @@ class TaskSection(Section):
     """What the network learns from the dataset."""
 
     name: Annotated[str, TASK] = Field(
-        "next-token", description="predict the next token, fill gaps, classify documents or images, or answer in chats"
+        "next-token",
+        description="predict the next token, fill gaps, classify documents or images, answer in chats, prefer answers",
     )
     labels: tuple[str, ...] = Field((), description="the classes in the head's order, for a task that has classes")
 
@@ -138,5 +147,27 @@ class ImageTaskSection(TaskSection):
     flip: bool = Field(False, description="mirror half of the images, left to right")
 
 
-TASK_KEYS: Mapping[str, type[TaskSection]] = {"classify-images": ImageTaskSection}
+class PreferenceSection(TaskSection):
+    """Answers that are preferred over others become likelier than those."""
+
+    loss: Literal["dpo", "orpo"] = Field(
+        "dpo",
+        description="dpo: against the network that training begins with; orpo: cross-entropy of the chosen answer and "
+        "odds, without one",
+    )
+    beta: float = Field(
+        0.1, gt=0, description="dpo: how dear it is to leave the first network; orpo: weight of the odds (its lambda)"
+    )
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=0.5, description="dpo: share of preferences taken to be the other way round (conservative DPO)"
+    )
+
+    @model_validator(mode="after")
+    def _smoothing_where_it_is_known(self) -> Self:
+        if self.label_smoothing and self.loss != "dpo":
+            raise ValueError(f"label_smoothing goes with loss: dpo, seen loss: {self.loss}; set label_smoothing: 0")
+        return self
+
+
+TASK_KEYS: Mapping[str, type[TaskSection]] = {"classify-images": ImageTaskSection, "preference": PreferenceSection}
 """Tasks of ours that have keys of their own."""

@@ -23,7 +23,8 @@ from trainwright.core.plug_in import blaming
 from trainwright.model.bundle import load_network
 from trainwright.model.conventions import read_tokenizer
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import EvaluationOptions, Task, load_task
+from trainwright.model.tasks.preferences.references import read_references
+from trainwright.model.tasks.task import EvaluationOptions, Task, load_task, refers
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.recipe import Recipe
@@ -34,7 +35,7 @@ def run(context: Context) -> StageResult:
     """Measure the trained model; a split that an interrupted run has finished is not measured again.
 
     Raises:
-        DataError: a damaged shard or model, or a split that the dataset does not have.
+        DataError: a damaged shard or model, a split that the dataset does not have, or a reference is missing.
         RecipeError: the model was trained for other labels.
     """
     started = time.perf_counter()
@@ -54,6 +55,8 @@ def run(context: Context) -> StageResult:
         model = load_network(trained.path, device=here.device, compute_dtype=precision)
         _check_labels(recipe, model)
         task = load_task(recipe, dataset)
+        if refers(task):
+            task = task.referring(read_references(trained.path, dataset))
         results = {
             name: _kept(out / f".{name}.json", partial(_measure, recipe, task, model, split, events))
             for name, split in splits.items()

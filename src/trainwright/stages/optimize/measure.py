@@ -52,7 +52,7 @@ def main(request: MeasureRequest) -> None:
     settings = load(f"{TRAINER}:settings_of", kind="trainer")(recipe, plan, dataset)
     with torch_settings(settings), tempfile.TemporaryDirectory() as folder, Events(None, run=recipe.name) as events:
         context = Context(recipe=recipe, out=Path(folder), events=events, root=Path(folder), inputs=inputs)
-        trainer, _ = load(f"{TRAINER}:trainer_of", kind="trainer")(context, settings, dataset)
+        trainer, _ = load(f"{TRAINER}:trainer_of", kind="trainer")(context, settings, dataset, learns=False)
         found = measure(trainer, warmup_steps=request.warmup_steps, steps=request.steps)
     _print(to_json(found))
 

@@ -24,6 +24,7 @@ METRICS = {
     "chat": ("loss", "perplexity"),
     "classify": ("loss", "accuracy", "macro_f1"),
     "classify-images": ("loss", "accuracy", "macro_f1", "calibration_error"),
+    "preference": ("loss", "rewards/accuracies", "rewards/margins", "rewards/chosen", "rewards/rejected", "kl"),
 }
 """What our tasks measure on the validation split."""
 PLACE = "trainwright.runtime.elsewhere:place_problem"
@@ -49,8 +50,8 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
             task=task,
         )
     metric = how.best_by.split()[-1]
-    if how.keep_best and metric not in METRICS.get(task, (metric,)):
-        known = METRICS[task]
+    known = _metrics(recipe)
+    if how.keep_best and known and metric not in known:
         yield RecipeError(
             "{task} measures nothing of this name",
             where="train.exec.best_by",
@@ -63,6 +64,13 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
         problem: TrainwrightError | None = load(PLACE, kind="check")(how.checkpoint_to)
         if problem is not None:
             yield problem
+
+
+def _metrics(recipe: Recipe) -> tuple[str, ...]:
+    """Returns what the task measures on the validation split; nothing where it is a plug-in's, which nobody knows."""
+    known = METRICS.get(recipe.task.name, ())
+    apart = () if getattr(recipe.task, "loss", None) == "dpo" else ("kl",)  # from a reference
+    return tuple(name for name in known if name not in apart)
 
 
 def _method(recipe: Recipe) -> Iterator[RecipeError]:
@@ -88,6 +96,7 @@ def _layout(recipe: Recipe) -> Iterator[RecipeError]:
         blocks=recipe.model.layers,
         family=recipe.model.family,
         divides=recipe.task.kind.divides,
+        pipelines=recipe.task.kind.pipelines,
         optimizer=train.optimizer,
         precision=train.precision,
         adapts=train.method.adapts,

@@ -39,14 +39,15 @@ def refusals(
     blocks: int | None = None,
     family: str | None = None,
     divides: bool = True,
+    pipelines: bool = True,
     optimizer: OptimizerSection | None = None,
     precision: str | None = None,
     adapts: bool = False,
 ) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
 
-    ``divides``: whether the task's sequences may lie on several ranks. ``optimizer``: the recipe's, where it is known.
-    ``adapts``: adapters are trained.
+    ``divides``: whether the task's sequences may lie on several ranks, ``pipelines``: whether its network may, in
+    stages. ``optimizer``: the recipe's, where it is known. ``adapts``: adapters are trained.
     """
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
@@ -59,6 +60,8 @@ def refusals(
         alone += tuple(f"{axis}={getattr(parallel, axis)}: {own}; set {axis}=1" for axis in whole)
     if parallel.cp > 1 and not divides:
         alone += (f"cp={parallel.cp}: the task reads whole sequences; set cp=1",)
+    if parallel.pp > 1 and not pipelines:
+        alone += (f"pp={parallel.pp}: the task needs its network on each rank; set pp=1",)
     alone += () if optimizer is None else optimizer.refusals(parallel)
     if adapts:
         alone += load(OF_ADAPTERS, kind="layout")(parallel, precision)
@@ -84,6 +87,7 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
                 blocks=model.blocks,
                 family=model.family,
                 divides=recipe.task.kind.divides,
+                pipelines=recipe.task.kind.pipelines,
                 optimizer=recipe.train.optimizer,
                 precision=work.precision,
                 adapts=work.adapter is not None,

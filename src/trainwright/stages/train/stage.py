@@ -24,7 +24,7 @@ from trainwright.core.registry import load
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.model.optimizers.groups import lines
-from trainwright.model.tasks.task import load_task
+from trainwright.model.tasks.task import load_task, refers, without_reference
 from trainwright.planner.plan.workload import average_start, resolve, steps_in
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
@@ -45,6 +45,7 @@ from trainwright.stages.train.world import ALONE, COMMANDS, World
 TERMS = "trainwright.model.regularisation.terms:add_terms"
 METHOD = "trainwright.stages.train.weights.method:apply"
 BASE = "trainwright.stages.train.base:begin_with"
+REFERENCE = "trainwright.stages.train.weights.reference:refer"
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
 FLOAT8 = "trainwright.model.precision.float8:convert"
 ELSEWHERE = "trainwright.runtime.elsewhere"
@@ -127,9 +128,12 @@ def result_of(summary: TrainSummary) -> StageResult:
 
 
 def trainer_of(
-    context: Context, settings: Settings, dataset: TokenDataset, world: World = ALONE
+    context: Context, settings: Settings, dataset: TokenDataset, world: World = ALONE, *, learns: bool = True
 ) -> tuple[Trainer, list[str]]:
-    """Returns the trainer, where checkpoints in ``out`` left it, and notes on its weights; raises as ``train``."""
+    """Returns the trainer, where checkpoints in ``out`` left it, and notes on its weights; raises as ``train``.
+
+    One that never ``learns`` is for its time alone: what values a task compares with is not computed.
+    """
     recipe, tokenizer, out = context.recipe, dataset.tokenizer_path, context.out
     network, new_head = make_network(recipe, settings, tokenizer, base=_base(context))
     network = network.to(settings.device)
@@ -153,6 +157,11 @@ def trainer_of(
         elsewhere=None if how.checkpoint_to is None else _mirror(how.checkpoint_to, out, world),
     )
     task, follows = load_task(recipe, dataset), "base" in context.inputs
+    if not learns:
+        task = without_reference(task, dataset.splits)
+    elif refers(task):
+        sequences = settings.micro_batch
+        task = load(REFERENCE, kind="reference")(task, network, dataset, context, world=world, sequences=sequences)
     trainer = Trainer(
         task, network, dataset, checkpoints, settings, recipe=recipe, out=out, from_step=follows, world=world
     )

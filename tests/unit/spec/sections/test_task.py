@@ -39,7 +39,7 @@ def recipe(task, *sources) -> Recipe:
         ({"name": "classify", "labels": ["a", ""]}, "none may be empty"),
         (
             {"name": "clasify", "labels": ["a", "b"]},
-            "'next-token', 'masked', 'classify', 'chat', 'classify-images' or 'package.module:name'",
+            "'next-token', 'masked', 'classify', 'chat', 'classify-images', 'preference' or 'package.module:name'",
         ),
     ],
 )
@@ -113,3 +113,40 @@ def test_all_labels_that_a_recipe_lacks_are_named_at_once() -> None:
     )
     with pytest.raises(RecipeError, match=r"'018', '019' and 5 more, expected"):
         section.check_labels(f"{number:03}" for number in range(25))
+
+
+PAIRS = {"kind": "preferences", "paths": ["x.jsonl"]}
+
+
+def test_preferences_have_keys_of_their_own():
+    plain = recipe({"name": "preference"}, PAIRS).task
+    assert plain.model_dump() == {"name": "preference", "labels": (), "loss": "dpo", "beta": 0.1, "label_smoothing": 0}
+    assert recipe({"name": "preference", "loss": "orpo", "beta": 0.2}, PAIRS).identity("task")["loss"] == "orpo"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"loss": "ipo"}, "'dpo' or 'orpo'"),
+        ({"beta": 0}, "greater than 0"),
+        ({"label_smoothing": 0.5}, "less than 0.5"),
+        ({"loss": "orpo", "label_smoothing": 0.1}, "label_smoothing goes with loss: dpo, seen loss: orpo"),
+    ],
+)
+def test_preferences_that_cannot_be_learnt_are_refused(keys, message):
+    with pytest.raises(ValidationError, match=message):
+        recipe({"name": "preference"} | keys, PAIRS)
+
+
+def test_networks_and_sources_that_preferences_do_not_have_are_refused():
+    with pytest.raises(ValidationError, match="the task preference needs kind: preferences"):
+        recipe({"name": "preference"}, {"kind": "python-stdlib"})
+    with pytest.raises(ValidationError, match="needs a network of another kind: decoder; bert is: encoder"):
+        Recipe.model_validate(
+            {
+                "name": "t",
+                "model": {"family": "bert", "layers": 1, "width": 16, "heads": 2},
+                "task": {"name": "preference"},
+                "data": {"sources": [PAIRS]},
+            }
+        )

@@ -79,3 +79,30 @@ def test_targets_that_a_loss_has_not_are_not_smoothed(tmp_path) -> None:
         "train.loss.z_weight: the loss of fixtures.plugged_task:SHAPES is no cross-entropy of targets that this could "
         "change (seen 0.5, expected 0)"
     )
+
+
+PREFERS = ("data.sources=[{kind: preferences, paths: [x]}]", "data.chat.template=turns", "task.name=preference")
+
+
+@pytest.mark.parametrize(
+    ("layout", "reason"),
+    [
+        ("{pp: 2}", "pp=2: the task needs its network on each rank; set pp=1"),
+        ("{cp: 2}", "cp=2: the task reads whole sequences; set cp=1"),
+    ],
+)
+def test_layouts_that_preferences_do_not_have_are_refused_by_name(tmp_path, layout, reason) -> None:
+    (line,) = of(tmp_path, *PREFERS, f"train.exec.layout={layout}")
+    assert line.startswith("train.exec.layout: the trainer cannot execute this") and reason in line
+    assert of(tmp_path, *PREFERS, "train.exec.layout={tp: 2, dp_shard: 2}") == []
+
+
+def test_what_preferences_measure_depends_on_their_loss(tmp_path) -> None:
+    best = ("train.exec.keep_best=1", "train.exec.best_by=min kl")
+    assert of(tmp_path, *PREFERS, *best) == []
+    (line,) = of(tmp_path, *PREFERS, "task.loss=orpo", *best)
+    assert line.startswith(
+        "train.exec.best_by: preference measures nothing of this name (seen 'kl', expected one of loss,"
+    )
+    (line,) = of(tmp_path, *PREFERS, "train.loss.label_smoothing=0.1")
+    assert line.startswith("train.loss.label_smoothing: the loss of preference is no cross-entropy")

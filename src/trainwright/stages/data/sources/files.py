@@ -38,6 +38,11 @@ class PythonStdlib(Source[PythonSource]):
     @property
     def paths(self) -> tuple[str, ...]:
         """Where this Python keeps its library."""
+        return self.library()
+
+    @staticmethod
+    def library() -> tuple[str, ...]:
+        """Returns the folders of the running Python's library."""
         return (sysconfig.get_path("stdlib"),)
 
     @property

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from trainwright.artifact.shard_writer import SplitWriter, image_writer, write_dataset, write_image_dataset
-from trainwright.artifact.shards import ANSWERED, DOCUMENTS, VALUES, TokenDataset
+from trainwright.artifact.shards import ANSWERED, DOCUMENTS, PREFERENCES, VALUES, TokenDataset
 from trainwright.model.dropout import KeyedBatches
-from trainwright.model.tasks.task import Batch, Batches, Task, batch_of, load_task
+from trainwright.model.tasks.task import Batch, Batches, Task, batch_of, load_task, without_reference
 from trainwright.spec.parts.images import ImageForm
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import ImagesSection
@@ -32,7 +32,7 @@ def task_and_batch(recipe: Recipe, *, vocabulary: int, sequences: int) -> tuple[
     """
     with TemporaryDirectory(prefix="trainwright-") as folder:
         dataset = _dataset(Path(folder), recipe, vocabulary=vocabulary, documents=sequences + 2)
-        task = load_task(recipe, dataset)
+        task = without_reference(load_task(recipe, dataset), dataset.splits)
         batches: Batches = task.batches(dataset.splits[SPLITS[0]], batch_sequences=sequences, seed=recipe.seed)
         if recipe.model_spec(vocabulary=vocabulary).dropout:
             batches = KeyedBatches(batches, recipe.seed)
@@ -42,11 +42,13 @@ def task_and_batch(recipe: Recipe, *, vocabulary: int, sequences: int) -> tuple[
 def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> TokenDataset:
     """Returns a dataset of documents as long as a sequence, each with one of the task's labels, if it has any.
 
-    Of chats all tokens but the first are answers.
+    Of chats all tokens but the first are answers; of preferences two chats fill a sequence.
     """
     if recipe.data.images is not None:
         return _images(path, recipe.data.images, recipe.task.labels, images=documents)
     labels, size, needs = recipe.task.labels, recipe.train.sequence_tokens, recipe.task.kind.needs
+    if needs == PREFERENCES:
+        size, documents = size // 2 + 1, 2 * documents
     entries = {}
     for name in SPLITS:
         writer = SplitWriter(path, name, vocabulary=vocabulary, end_of_text_id=0)

@@ -42,9 +42,9 @@ class Relay(Network):
         """Returns the head's matrix; the last stage alone has it."""
         return self.here.head_weight
 
-    def head_loss(self, hidden: Tensor, targets: Tensor) -> Loss:
+    def head_loss(self, hidden: Tensor, targets: Tensor, *, factors: Tensor | None = None) -> Loss:
         """Returns the loss of the head here."""
-        return self.here.head_loss(hidden, targets)
+        return self.here.head_loss(hidden, targets, factors=factors)
 
     def token_losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Returns the losses of the head here."""

@@ -27,7 +27,9 @@ CLASSES = {"name": "classify", "labels": ["good", "bad", "mixed", "neither"]}
 
 
 def recipe_of(task: dict[str, Any], layout: dict[str, object]) -> Recipe:
-    sources = [{"kind": "jsonl", "paths": ["reviews.jsonl"], "label_key": "label"}]
+    sources: list[dict[str, Any]] = [{"kind": "jsonl", "paths": ["reviews.jsonl"], "label_key": "label"}]
+    if task["name"] == "preference":
+        sources = [{"kind": "preferences", "paths": ["pairs.jsonl"]}]
     section = {
         "sequence_tokens": TOKENS,
         "batch_tokens": 16 * TOKENS,
@@ -138,3 +140,13 @@ def test_images_make_batches_without_a_dataset() -> None:
     assert task.unit == "image"
     assert (batch["images"].shape, batch["images"].dtype) == ((3, 1, 8, 8), torch.uint8)
     assert set(batch["class"].tolist()) <= {0, 1}
+
+
+@pytest.mark.parametrize("loss", ["dpo", "orpo"])
+def test_two_answers_fill_a_sequence_and_need_no_first_network(loss: str) -> None:
+    task = {"name": "preference", "loss": loss}
+    _, batch = task_and_batch(recipe_of(task, {"dp_shard": 2}), vocabulary=320, sequences=6)
+    assert batch["tokens"].shape == (6, TOKENS)
+    assert batch["pairs"].tolist() == [1] * 6
+    for rank in counted(task, {"tp": 2, "dp_shard": 2}).ranks:
+        assert rank.ratios()["weights"] == pytest.approx(1, abs=0.01)

@@ -1,0 +1,1 @@
+"""Preferring one of two answers: how pairs lie in sequences, losses, and what the first network said."""

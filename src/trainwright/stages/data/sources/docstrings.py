@@ -1,0 +1,79 @@
+"""The source ``python-docstrings``: of each docstring of the standard library a preference over its words jumbled."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import random
+import warnings
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from trainwright.spec.sections.data import DocstringsSource
+from trainwright.stages.data.chats.records import form_of
+from trainwright.stages.data.corpus.entries import FileRange, RawDocument
+from trainwright.stages.data.sources.base import Source
+from trainwright.stages.data.sources.files import PythonStdlib, decode_python
+
+FEWEST_WORDS, MOST_WORDS = 4, 60
+"""Of a first paragraph: fewer different ones have hardly another order, more are no sentence."""
+
+Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class PythonDocstrings(Source[DocstringsSource]):
+    """The docstrings of the running Python's own library, file by file."""
+
+    Section = DocstringsSource
+    ignored_folders = PythonStdlib.ignored_folders
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where this Python keeps its library."""
+        return PythonStdlib.library()
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Python files."""
+        return ("*.py",)
+
+    def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
+        """Yields the pairs of one file, in order of their lines; a file that is no Python of this version is one."""
+        del part
+        data = stream.read()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what the library writes: it is not compiled here
+                nodes = list(ast.walk(ast.parse(decode_python(data))))
+        except (SyntaxError, LookupError, ValueError):
+            yield RawDocument("", len(data), problem="no Python of this version")
+            return
+        found = [node for node in nodes if isinstance(node, Documented)]
+        for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)):
+            words = _first_paragraph(node)
+            if len(set(words)) >= FEWEST_WORDS and len(words) <= MOST_WORDS:
+                form = _form(_head(node), words)
+                yield RawDocument(f":{node.lineno}", len(form.encode()), text=form)
+
+
+def _first_paragraph(node: Documented) -> list[str]:
+    """Returns the words of the first paragraph of a docstring; none where there is no docstring."""
+    return (ast.get_docstring(node) or "").partition("\n\n")[0].split()
+
+
+def _head(node: Documented) -> str:
+    """Returns the line that begins a function or a class, without decorators and annotations of what it returns."""
+    if isinstance(node, ast.ClassDef):
+        return f"class {node.name}({', '.join(map(ast.unparse, node.bases))}):"
+    return f"def {node.name}({ast.unparse(node.args)}):"
+
+
+def _form(head: str, words: list[str]) -> str:
+    """Returns the form of both chats; the order of the worse answer's words is a function of the better one alone."""
+    answer = " ".join(words)
+    dice = random.Random(hashlib.sha256(answer.encode()).digest())
+    other = words
+    while other == words:
+        other = dice.sample(words, len(words))
+    asked = {"role": "user", "content": head}
+    return form_of([[asked, {"role": "assistant", "content": text}] for text in (answer, " ".join(other))])
