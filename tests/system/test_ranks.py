@@ -57,6 +57,17 @@ def test_two_ranks_learn_what_one_learns(undisturbed, begun, project) -> None:
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
+def test_two_ranks_stop_early_together(make_project) -> None:
+    """The loss falls, so that the first validation has the most: the third one ends the run."""
+    project = make_project()
+    stopping = ("train.early_stopping={patience: 2, by: max loss}", "train.validation.every_steps=2")
+    done = project.call("train", *RANKS, *stopping)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((project.artifact("train") / "summary.json").read_text())
+    assert (summary["steps"], summary["early_stopping"]) == (6, {"planned_steps": 40, "result_step": 2})
+    assert summary["validation"]["metrics"]["loss"]["value"] == pytest.approx(summary["best"]["value"], rel=1e-6)
+
+
 def test_a_killed_rank_is_named_and_ends_the_others(project, undisturbed) -> None:
     process = started(project, *RANKS)
     ranks = running(project, process, 20)

@@ -90,7 +90,8 @@ def look(
 def _apart(recipe: Recipe) -> Recipe:
     """Returns a recipe whose checkpoints stay in the look's folder: the run's own place is the run's alone."""
     how = recipe.train.exec.model_copy(update={"checkpoint_to": None, "keep_best": 0})
-    return recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": how})})
+    alone = recipe.train.model_copy(update={"exec": how, "early_stopping": None})
+    return recipe.model_copy(update={"train": alone})
 
 
 def _check_length(recipe: Recipe, last: int, option: str) -> None:

@@ -78,6 +78,19 @@ class Goodput:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EarlyStopping:
+    """What a run made of watching its validations.
+
+    Attributes:
+        planned_steps: updates that it would have made at most.
+        result_step: after how many of them the network had the weights that the result has.
+    """
+
+    planned_steps: int
+    result_step: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainSummary:
     """Measurements of a finished run.
 
@@ -109,6 +122,7 @@ class TrainSummary:
         ranks: each of several; empty for one process.
         weights: whose the validation is, and which the result has: those that were trained, or their average. Losses of
             training are always of the trained ones.
+        early_stopping: None where the run does not stop early, whatever its validations say.
     """
 
     steps: int
@@ -133,6 +147,12 @@ class TrainSummary:
     best: Mapping[str, Any] | None = None
     overflows: int = 0
     weights: ResultWeights = "trained"
+    early_stopping: EarlyStopping | None = None
+
+    @property
+    def share_made(self) -> float:
+        """Returns the share of the planned steps that were made: 1 but where the run stopped early."""
+        return 1.0 if self.early_stopping is None else self.steps / self.early_stopping.planned_steps
 
     @property
     def seconds(self) -> float:

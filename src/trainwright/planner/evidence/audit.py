@@ -10,7 +10,7 @@ from typing import Any
 from trainwright.core.frozen import dataclass
 from trainwright.planner.evidence.ledger import FORMAT
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.plan import Plan
+from trainwright.spec.plan import Estimate, Interval, Plan
 from trainwright.spec.summary import RankUse, TrainSummary
 
 PEAK = "peak memory"
@@ -47,8 +47,11 @@ class Audit:
 
 
 def audit(plan: Plan, summary: TrainSummary) -> Audit:
-    """Returns an estimate beside the measurements of a finished training run."""
-    guess, run, memory = plan.estimate, summary.phases, summary.memory
+    """Returns an estimate beside the measurements of a finished training run.
+
+    Of a run that stopped early it is the estimate of the steps that it made.
+    """
+    guess, run, memory = _of_share(plan.estimate, summary.share_made), summary.phases, summary.memory
     total_s, total_bytes = run.total_s, memory.total_bytes
     within = guess.seconds.low <= total_s <= guess.seconds.high
     rows = [
@@ -64,6 +67,16 @@ def audit(plan: Plan, summary: TrainSummary) -> Audit:
     rows = [replace(row, ranks=_over_ranks(row, summary.ranks)) for row in rows]
     memory_ratio = total_bytes / guess.memory.total_bytes
     return Audit(rows=tuple(rows), seconds_ratio=total_s / guess.seconds.mid, memory_ratio=memory_ratio)
+
+
+def _of_share(guess: Estimate, share: float) -> Estimate:
+    """Returns the estimate of a run that makes this share of its steps: code is compiled once all the same."""
+    if share == 1:
+        return guess
+    phases = replace(guess.run_phases.scaled(share), compile=guess.run_phases.compile)
+    rest = phases.total_s / guess.run_phases.total_s
+    seconds = Interval(low=guess.seconds.low * rest, mid=guess.seconds.mid * rest, high=guess.seconds.high * rest)
+    return replace(guess, run_phases=phases, seconds=seconds)
 
 
 def ledger_line(

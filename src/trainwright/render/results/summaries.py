@@ -84,6 +84,8 @@ PHRASES: Mapping[str, tuple[tuple[str, Phrase], ...]] = {
         ("train_loss", _form("loss {}", "{:.3f}".format)),
         ("bits_per_byte", _form("validation {} bits per byte", "{:.3f}".format)),
         ("weights", _form("of {} weights", str)),
+        ("stopped_early", _form("stopped early at {}", str)),
+        ("result_step", _form("with the weights of step {}", "{:,}".format)),
         ("tokens_per_s", lambda rate: f"{rate:,.0f} tokens/s"),
     ),
     "evaluate": (

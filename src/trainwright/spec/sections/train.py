@@ -16,6 +16,7 @@ from trainwright.spec.sections.updates.batch import RateScalingSection
 from trainwright.spec.sections.updates.loss import LossSection
 from trainwright.spec.sections.updates.optimizer import OPTIMIZER, OPTIMIZER_KEYS, AdamWAloneSection, OptimizerSection
 from trainwright.spec.sections.updates.schedule import SCHEDULE, SCHEDULE_KEYS, DecaySection, ScheduleSection
+from trainwright.spec.sections.updates.stopping import MEANT, EarlyStoppingSection
 from trainwright.spec.sections.weights.average import EmaSection
 from trainwright.spec.sections.weights.method import MethodSection
 from trainwright.spec.summary import ResultWeights
@@ -27,7 +28,6 @@ from trainwright.spec.workload import (
     UpdateKernel,
 )
 
-MEANT = "trainwright.spec.sections.meant:check"
 SLURM_END = "SLURM_JOB_END_TIME"
 """Slurm's variable that limits a training as ``time_limit`` does: the end of its job, in seconds since 1970."""
 MOST_TOKENS = 1 << 40
@@ -171,6 +171,9 @@ class TrainSection(Section):
     )
     loss: LossSection = Field(default_factory=LossSection, description="what training adds to the task's loss")
     validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out loss")
+    early_stopping: EarlyStoppingSection | None = Field(
+        None, description="training ends when validations no longer get better; null: after its duration"
+    )
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"] = Field(
         "auto", description="arithmetic of the matrices; auto: bf16 where the machine multiplies it faster than fp32"
     )
@@ -217,6 +220,14 @@ class TrainSection(Section):
             name, seen = self.optimizer.name, self.schedule.name
             raise ValueError(f"{name} needs schedule.name=constant (its warm-up stays), seen {seen}")
 
+    def _check_best(self) -> None:
+        stopping, how = self.early_stopping, self.exec
+        if stopping is not None and stopping.restore_best and how.keep_best and how.best_by != stopping.by:
+            raise ValueError(
+                f"early_stopping.by ({stopping.by}) and exec.best_by ({how.best_by}) say which validation is best: "
+                "set both to the same"
+            )
+
     @model_validator(mode="after")
     def _divides(self) -> Self:
         if self.batch_tokens % self.sequence_tokens:
@@ -227,6 +238,7 @@ class TrainSection(Section):
             )
         if self.optimizer.averages:
             self._check_schedule_free()
+        self._check_best()
         if self.precision != "fp16" and self.loss_scale != LossScaleSection():
             raise ValueError(f"loss_scale is for precision=fp16, seen {self.precision}")
         if self.recompute_budget and self.recompute == "none":

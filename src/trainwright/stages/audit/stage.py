@@ -42,6 +42,8 @@ def run(context: Context) -> StageResult:
     write_atomically(context.out / "audit.json", json.dumps(to_json(comparison), indent=1).encode() + b"\n")
     model = _read(ModelSpec, trained.file(SHAPE_FILE))
     _append(context.root / FILE, _ledger_line(plan, comparison, model, measured.steps, trained.manifest))
+    if measured.share_made < 1:
+        context.events.message(f"training stopped early: the plan's numbers are those of its {measured.steps:,} steps")
     context.events.message(verdict(comparison))
     summary = AuditSummary(
         run=context.recipe.name,

@@ -49,17 +49,7 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
             expected="0",
             task=task,
         )
-    metric = how.best_by.split()[-1]
-    known = _metrics(recipe)
-    if how.keep_best and known and metric not in known:
-        yield RecipeError(
-            "{task} measures nothing of this name",
-            where="train.exec.best_by",
-            seen=repr(metric),
-            expected=f"one of {', '.join(known)}",
-            fix=did_you_mean(metric, known),
-            task=task,
-        )
+    yield from _measured(recipe)
     if how.checkpoint_to is not None and find_spec("fsspec") is not None:
         problem: TrainwrightError | None = load(PLACE, kind="check")(how.checkpoint_to)
         if problem is not None:
@@ -71,6 +61,33 @@ def _metrics(recipe: Recipe) -> tuple[str, ...]:
     known = METRICS.get(recipe.task.name, ())
     apart = () if getattr(recipe.task, "loss", None) == "dpo" else ("kl",)  # from a reference
     return tuple(name for name in known if name not in apart)
+
+
+def _measured(recipe: Recipe) -> Iterator[RecipeError]:
+    """Yields which metric of validation the task does not measure, and that there is none where training needs one."""
+    task, how, stopping = recipe.task.name, recipe.train.exec, recipe.train.early_stopping
+    asked = {"train.exec.best_by": how.best_by} if how.keep_best else {}
+    if stopping is not None:
+        asked["train.early_stopping.by"] = stopping.by
+        if recipe.data.split.validation == 0:
+            yield RecipeError(
+                "without a validation split nothing says when to stop early",
+                where="train.early_stopping",
+                seen="data.split.validation=0",
+                expected="above 0",
+            )
+    for where, by in asked.items():
+        metric = by.split()[-1]
+        known = _metrics(recipe)
+        if known and metric not in known:
+            yield RecipeError(
+                "{task} measures nothing of this name",
+                where=where,
+                seen=repr(metric),
+                expected=f"one of {', '.join(known)}",
+                fix=did_you_mean(metric, known),
+                task=task,
+            )
 
 
 def _method(recipe: Recipe) -> Iterator[RecipeError]:

@@ -76,6 +76,12 @@ class TrainingProgress:
     """Updates without an overflow since that changed."""
     overflows: int = 0
     """Updates that were left out because a scaled gradient left the range of its dtype."""
+    best: float | None = None
+    """The best validation that early stopping saw, better by its ``min_delta`` than the best before."""
+    waited: int = 0
+    """Validations since."""
+    stopped_early: bool = False
+    """They were as many as its patience."""
 
     def spent(self, times: PhaseTimes) -> TrainingProgress:
         """Returns the same place with more time spent on getting there."""

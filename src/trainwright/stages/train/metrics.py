@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from trainwright.artifact.events import Events
 from trainwright.planner.counts.flops import utilisation
@@ -154,3 +154,9 @@ def open_board(directory: Path, *, wanted: bool, first_step: int, events: Events
         return None
     board: Board = import_module("torch.utils.tensorboard").SummaryWriter(str(directory), purge_step=first_step)
     return board
+
+
+def finite(validation: dict[str, Any] | None) -> dict[str, float]:
+    """Returns what was measured on the validation split, by name; what is no number is left out."""
+    metrics = {} if validation is None else validation["metrics"]
+    return {name: metric["value"] for name, metric in metrics.items() if metric["value"] is not None}

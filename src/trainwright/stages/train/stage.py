@@ -150,7 +150,7 @@ def trainer_of(
     how = recipe.train.exec
     checkpoints = Checkpoints(
         out / "checkpoints",
-        keep=Policy.of(how),
+        keep=Policy.of(recipe.train),
         tokenizer=tokenizer,
         events=context.events,
         world=world,
@@ -277,4 +277,15 @@ def _headline(summary: TrainSummary) -> dict[str, Any]:
         **({"overflows": summary.overflows} if summary.overflows else {}),
         **({} if summary.weights == "trained" else {"weights": summary.weights}),
         **({} if summary.best is None else {"best_checkpoint": summary.best["checkpoint"]}),
+        **_stopping(summary),
     }
+
+
+def _stopping(summary: TrainSummary) -> dict[str, Any]:
+    """Returns after how many steps a run stopped early, and of which step its weights are if not of the last one."""
+    stopping, steps = summary.early_stopping, summary.steps
+    if stopping is None:
+        return {}
+    planned, result = stopping.planned_steps, stopping.result_step
+    early = {"stopped_early": f"step {steps:,} of {planned:,}"} if steps < planned else {}
+    return early | ({"result_step": result} if result != steps else {})

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
 from trainwright.core.errors import HungUp, Interrupted, Terminated, TrainwrightError, Warned
+from trainwright.core.registry import load
+from trainwright.spec.sections.train import SLURM_END
 
 SIGNALS = {"SIGINT": Interrupted, "SIGTERM": Terminated, "SIGHUP": HungUp, "SIGUSR1": Warned}
 """The error of each signal that asks to stop; SIGUSR1 is what Slurm sends before a job's time is over (--signal)."""
+LIMIT = "trainwright.runtime.timing.time_limit:time_limit"
 TIME_LIMIT = "its time limit"
 ERRORS = {**SIGNALS, TIME_LIMIT: Interrupted}
 """The error of whatever stops a training."""
@@ -26,6 +31,19 @@ def stopped(by: str, step: int, steps: int, *, checkpoint: str) -> TrainwrightEr
         steps=steps,
         checkpoint=checkpoint,
     )
+
+
+def time_limit(asked_s: float | None, launched_s: float, saving_s: Callable[[], float]) -> Any:
+    """Returns what says after each step whether the time is over; None where nothing ends it.
+
+    Args:
+        asked_s: by the recipe.
+        launched_s: when the command began to train, by ``time.monotonic``.
+        saving_s: gives the seconds that saving has taken at most.
+    """
+    if asked_s is None and SLURM_END not in os.environ:
+        return None
+    return load(LIMIT, kind="clock")(asked_s, launched_s, os.environ, saving_s)
 
 
 class StopRequest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,7 @@ from trainwright.artifact.shards import TokenDataset
 from trainwright.core.plug_in import blaming
 from trainwright.core.registry import load
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import EvaluationOptions, Task, batch_of
+from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task, batch_of
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.runtime.device import pins
@@ -25,20 +24,18 @@ from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes,
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.train import SLURM_END
-from trainwright.spec.summary import Goodput, RankUse, TrainExecution, TrainSummary
+from trainwright.spec.summary import EarlyStopping, Goodput, RankUse, TrainExecution, TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress
 from trainwright.stages.train.decisions import Decisions, decide
 from trainwright.stages.train.loader import prefetched
-from trainwright.stages.train.metrics import TrainingMetrics, mean_loss, open_board
+from trainwright.stages.train.metrics import TrainingMetrics, finite, mean_loss, open_board
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.step import Update
-from trainwright.stages.train.stop import TIME_LIMIT, StopRequest, stopped
+from trainwright.stages.train.stop import TIME_LIMIT, StopRequest, stopped, time_limit
 from trainwright.stages.train.world import ALONE, World
 
-LIMIT = "trainwright.runtime.timing.time_limit:time_limit"
 KEYED = "trainwright.model.dropout:KeyedBatches"
 ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 GATE = "trainwright.runtime.faults.gate:gate_of"
@@ -46,6 +43,7 @@ SCALED = "trainwright.model.precision.loss_scale:scaled"
 PASSING_OVER = "trainwright.stages.train.faults.passing_over:PassingOver"
 POLICY = "trainwright.stages.train.faults.policy"
 BROKEN = "trainwright.stages.train.faults.weights:not_finite"
+STOPPING = "trainwright.stages.train.weights.stopping"
 BUDGET = "trainwright.runtime.timing.recompilation:recompilation_limited"
 AVERAGED = "trainwright.stages.train.weights.average:averaged"
 
@@ -97,10 +95,10 @@ class Trainer:
             self.batches = load(KEYED, kind="dropout")(self.batches, recipe.seed)
         restored = checkpoints.restore(network, self.optimizers)
         self.progress = TrainingProgress() if restored is None else replace(restored, resumes=restored.resumes + 1)
-        self._restored, self._began_s = self.progress, 0.0
+        self._restored, self._began_s, self._copy_bytes = self.progress, 0.0, 0
         self.mended_from: set[str] = set()  # checkpoints that it went back to because weights were no numbers
         self.resumed_from = None if restored is None else restored.step
-        self._copy_bytes = 0
+        self.early_stopping: EarlyStopping | None = None
         self.clock = PhaseClock(settings.device)
         self.step = world.step(
             task,
@@ -144,7 +142,8 @@ class Trainer:
             Interrupted: a signal asked to stop; the last step is in a checkpoint.
         """
         settings, self._began_s = self.settings, began_s
-        limit = self._time_limit(launched_s)
+        asked_s = self.recipe.train.exec.time_limit
+        limit = time_limit(asked_s, launched_s, lambda: self.checkpoints.longest_write_s)
         board = open_board(
             self.out / "tensorboard",
             wanted=self.recipe.train.exec.tensorboard and self.world.leads,
@@ -198,8 +197,10 @@ class Trainer:
         validation = None
         if self.recipe.train.faults.goes_back and not self.checkpoints.paths():
             self.checkpoints.save(self.state()).wait()  # the start, where a first fault goes back to
-        while self.progress.step < self.settings.steps:
+        while self.progress.step < self.settings.steps and not self.progress.stopped_early:
             validation = self._until_rolled_back(metrics, stop, events, collect, limit)
+        if self.recipe.train.early_stopping is not None:
+            validation = load(f"{STOPPING}:concluded", kind="stopping")(self, validation, events)
         if validation is None:  # an earlier session made the last step
             validation = self._validate(metrics, self.progress.step)
         with self.clock.phase("checkpoint"):
@@ -234,11 +235,15 @@ class Trainer:
             measured: dict[str, float] = {}
             if decided.validate:
                 validation = self._validate(metrics, done)
-                measured = _finite(validation)
+                measured = finite(validation)
+                if train.early_stopping is not None:
+                    decided = load(f"{STOPPING}:judged", kind="stopping")(self, decided, validation, events)
             saved = decided.checkpoint or self.checkpoints.wanted(measured)
             if saved:
                 self._save(decided, measured)
                 saved_s = time.monotonic()
+            if self.progress.stopped_early:
+                break
         return validation
 
     def _save(self, decided: Decisions, measured: Mapping[str, float]) -> None:
@@ -257,13 +262,6 @@ class Trainer:
         if self.step.scale is not None:
             rates["train/loss_scale"] = float(self.step.scale.factor)
         return rates
-
-    def _time_limit(self, launched_s: float) -> Any:
-        """Returns what says after each step whether the time is over; None where nothing ends it."""
-        asked_s = self.recipe.train.exec.time_limit
-        if asked_s is None and SLURM_END not in os.environ:
-            return None
-        return load(LIMIT, kind="clock")(asked_s, launched_s, os.environ, lambda: self.checkpoints.longest_write_s)
 
     def _rolled_back(self, metrics: TrainingMetrics, events: Events, first: int, decided: Decisions) -> bool:
         """Answers faults that are known by now; returns whether the run went back to an earlier step."""
@@ -299,7 +297,8 @@ class Trainer:
             progress = replace(progress, **self.step.scale.kept())
         return State(network=self.network, optimizers=self.optimizers, progress=progress)
 
-    def _validate(self, metrics: TrainingMetrics, done: int) -> dict[str, Any] | None:
+    def evaluation(self) -> Evaluation | None:
+        """Returns what the result's weights get on the validation split, where there is one; all processes must ask."""
         split = self.dataset.splits.get("validation")
         if split is None:
             return None
@@ -308,7 +307,12 @@ class Trainer:
                 batch_sequences=self.settings.micro_batch, tokens=self.recipe.train.validation.tokens
             )
             with self.optimizers.result():
-                result = self.world.evaluate(self.task, self.network, split, options)
+                return self.world.evaluate(self.task, self.network, split, options)
+
+    def _validate(self, metrics: TrainingMetrics, done: int) -> dict[str, Any] | None:
+        result = self.evaluation()
+        if result is None:
+            return None
         for name, metric in result.metrics.items():
             metrics.metric(f"validation/{name}", metric.value, step=done, unit=metric.unit)
         with blaming(self.recipe.task.name, where="task.name"):
@@ -357,24 +361,25 @@ class Trainer:
         )
 
     def _summary(self, validation: dict[str, Any] | None, memory: MemoryUse, flops_per_token: float) -> TrainSummary:
-        settings = self.settings
+        settings, tokens = self.settings, self.progress.step * self.settings.batch_tokens
         phases = PhaseTimes.from_mapping(self.progress.phases)
-        speed = settings.steps * settings.batch_tokens / phases.of_steps.total_s
+        speed = tokens / phases.of_steps.total_s
         return TrainSummary(
-            steps=settings.steps,
-            tokens=settings.steps * settings.batch_tokens,
-            passes=settings.passes,
+            steps=self.progress.step,
+            tokens=tokens,
+            passes=tokens / settings.epoch_tokens,
             parameters=total_parameters(settings.model),
             precision=settings.precision,
             train_loss=mean_loss(self.progress.recent),
             validation=validation,
             phases=phases,
-            step_phases=phases.of_steps.scaled(1 / settings.steps),
+            step_phases=phases.of_steps.scaled(1 / self.progress.step),
             memory=memory,
             process_bytes=self._process_bytes,
             copy_bytes=self._copy_bytes,
             best=self.checkpoints.best(),
             overflows=self.progress.overflows,
+            early_stopping=self.early_stopping,
             weights="averaged" if self.optimizers.result_is_average else "trained",
             tokens_per_s=speed,
             flops_per_token=flops_per_token,
@@ -392,9 +397,3 @@ class Trainer:
                 deterministic=settings.deterministic,
             ),
         )
-
-
-def _finite(validation: dict[str, Any] | None) -> dict[str, float]:
-    """Returns what was measured on the validation split, by name; what is no number is left out."""
-    metrics = {} if validation is None else validation["metrics"]
-    return {name: metric["value"] for name, metric in metrics.items() if metric["value"] is not None}

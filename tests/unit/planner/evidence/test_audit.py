@@ -7,7 +7,7 @@ from fixtures.finished import summary_of
 from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.planner.evidence.audit import audit, ledger_line
 from trainwright.spec.measures import MemoryUse
-from trainwright.spec.summary import RankUse
+from trainwright.spec.summary import EarlyStopping, RankUse
 
 
 @pytest.fixture
@@ -31,6 +31,22 @@ def test_a_slow_and_large_run_shows_in_every_row(plan):
     assert by_name["memory", "activations"].ratio == pytest.approx(1.5)
     assert by_name["run", "tokens per second"].ratio == pytest.approx(0.5)
     assert by_name["run", "training time"].within is False
+
+
+def test_a_run_that_stopped_early_is_held_against_the_steps_that_it_made(plan):
+    """Half of the steps in half of the time, but for compiling, is what was planned."""
+    compiled = replace(plan.estimate.run_phases, compile=8.0)
+    planned = replace(plan, estimate=replace(plan.estimate, run_phases=compiled))
+    whole = summary_of(planned)
+    early = EarlyStopping(planned_steps=2 * whole.steps, result_step=1)
+    phases = replace(compiled.scaled(0.5), compile=8.0)
+    comparison = audit(planned, replace(whole, phases=phases, early_stopping=early))
+    by_name = {(row.group, row.quantity): row for row in comparison.rows}
+    assert by_name["whole run", "compile"].ratio == by_name["whole run", "forward"].ratio == pytest.approx(1)
+    longer = phases.total_s / compiled.total_s
+    assert by_name["run", "training time"].predicted == pytest.approx(plan.estimate.seconds.mid * longer)
+    patient, perfect = replace(early, planned_steps=whole.steps), summary_of(plan)
+    assert audit(plan, replace(perfect, early_stopping=patient)) == audit(plan, perfect)
 
 
 def test_what_was_not_predicted_has_no_ratio(plan):

@@ -30,6 +30,14 @@ def test_a_metric_that_the_task_does_not_measure_is_named(tmp_path) -> None:
     assert line.endswith("did you mean 'loss'?")
 
 
+def test_stopping_early_needs_a_validation_of_its_metric(tmp_path) -> None:
+    assert of(tmp_path, "train.early_stopping={patience: 2}") == []
+    (line,) = of(tmp_path, "train.early_stopping={by: max acuracy}")
+    assert line.startswith("train.early_stopping.by: next-token measures nothing of this name (seen 'acuracy'")
+    (line,) = of(tmp_path, "train.early_stopping={patience: 2}", "data.split={train: 0.9, validation: 0, test: 0.1}")
+    assert line.startswith("train.early_stopping: without a validation split nothing says when to stop early")
+
+
 def test_the_names_are_those_that_validation_measures(make_recipe, inputs_for, train, tmp_path) -> None:
     recipe = make_recipe(duration="2 steps")
     train(recipe, inputs_for(recipe), tmp_path / "out")

@@ -10,7 +10,7 @@ from pathlib import Path
 from trainwright.artifact.checkpoint.index import checkpoints_in, read_index, step_of
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.spelling import did_you_mean
-from trainwright.spec.sections.train import TrainExec
+from trainwright.spec.sections.train import TrainSection
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,13 +32,15 @@ class Policy:
     largest: bool = False
 
     @classmethod
-    def of(cls, section: TrainExec) -> Policy:
-        """Returns what a recipe says."""
-        direction, metric = section.best_by.split(maxsplit=1)
+    def of(cls, train: TrainSection) -> Policy:
+        """Returns what a recipe says; a run that ends with its best weights keeps them."""
+        how, stopping = train.exec, train.early_stopping
+        restores = stopping is not None and stopping.restore_best
+        direction, metric = (stopping.by if stopping and restores else how.best_by).split(maxsplit=1)
         return cls(
-            last=section.keep_checkpoints,
-            best=section.keep_best,
-            every=section.keep_every_steps,
+            last=how.keep_checkpoints,
+            best=max(how.keep_best, int(restores)),
+            every=how.keep_every_steps,
             metric=metric,
             largest=direction == "max",
         )

@@ -5,14 +5,23 @@ from __future__ import annotations
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.spec.sections.train import TrainExec
+from trainwright.spec.sections.train import TrainSection
 from trainwright.stages.train.saving.keeping import Policy, measured
 
 
 def test_a_recipe_says_what_is_kept() -> None:
-    assert Policy.of(TrainExec()) == Policy(last=2)
-    section = TrainExec(keep_checkpoints=3, keep_best=2, best_by="max accuracy", keep_every_steps=5)
+    assert Policy.of(TrainSection()) == Policy(last=2)
+    how = {"keep_checkpoints": 3, "keep_best": 2, "best_by": "max accuracy", "keep_every_steps": 5}
+    section = TrainSection.model_validate({"exec": how})
     assert Policy.of(section) == Policy(last=3, best=2, every=5, metric="accuracy", largest=True)
+
+
+def test_a_run_that_ends_with_its_best_weights_keeps_them() -> None:
+    stopping = {"by": "max accuracy"}
+    section = TrainSection.model_validate({"early_stopping": stopping})
+    assert Policy.of(section) == Policy(last=2, best=1, metric="accuracy", largest=True)
+    last = TrainSection.model_validate({"early_stopping": stopping | {"restore_best": False}})
+    assert Policy.of(last) == Policy(last=2)
 
 
 def test_the_last_the_best_and_those_for_good() -> None:
