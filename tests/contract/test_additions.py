@@ -5,7 +5,7 @@ Each is a module of ``contract/additions`` and keeps the contract of its kind.
 
 from __future__ import annotations
 
-import csv
+import configparser
 import json
 import math
 from pathlib import Path
@@ -37,7 +37,7 @@ name: newcomers
 task: {name: "contract.additions.tasks:TASK"}
 model: {family: "contract.additions.families:FAMILY", layers: 2, width: 32, heads: 2, context_tokens: 64}
 data:
-  sources: [{kind: "contract.additions.sources:Csv", paths: [corpus.csv], column: body}]
+  sources: [{kind: "contract.additions.sources:Ini", paths: [corpus.ini], key: body}]
   clean: {filters: ["contract.additions.filters:unfinished"]}
   tokenizer: {vocabulary: 320}
 train:
@@ -55,13 +55,13 @@ serve: {engine: "fixtures.parrot_engine:open_engine", demo: {prompt: "once", max
 UNFINISHED, DOCUMENTS = 7, 120
 
 
-class TestCsv(SourceContract):
+class TestIni(SourceContract):
     def keys(self):
-        return {"kind": "contract.additions.sources:Csv", "column": "body"}
+        return {"kind": "contract.additions.sources:Ini", "key": "body"}
 
     def write(self, folder):
-        (folder / "a.csv").write_text('title,body\n1,one\n2,"two, and ""a"" half\nof it"\n', encoding="utf-8")
-        return ["one", 'two, and "a" half\nof it']
+        (folder / "a.ini").write_text("[1]\nbody = one\n[2]\nbody = two, and half\n  of it\n", encoding="utf-8")
+        return ["one", "two, and half\nof it"]
 
 
 class TestUnfinished(FilterContract):
@@ -168,19 +168,20 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the recipe above, from the command line; documents are stories, some of them unfinished."""
     root = tmp_path_factory.mktemp("newcomers")
     (root / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
-    with (root / "corpus.csv").open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(("title", "body"))
-        for number in range(DOCUMENTS):
-            end = "TODO" if number < UNFINISHED else "the end"
-            rows.writerow((number, f"once there were {number} {'and more ' * (number % 9)}things\n{end}"))
+    sections = configparser.ConfigParser(interpolation=None)
+    for number in range(DOCUMENTS):
+        end = "TODO" if number < UNFINISHED else "the end"
+        body = f"once there were {number} {'and more ' * (number % 9)}things\n{end}"
+        sections[str(number)] = {"title": str(number), "body": body}
+    with (root / "corpus.ini").open("w", encoding="utf-8") as file:
+        sections.write(file)
     return run_recipe(root)
 
 
 @pytest.mark.slow
 def test_a_source_is_a_class(workspace):
     (source,) = document(workspace, "data-*/report.json")["sources"]
-    assert source["source"] == "contract.additions.sources:Csv: corpus.csv"
+    assert source["source"] == "contract.additions.sources:Ini: corpus.ini"
     assert source["read"]["documents"] == DOCUMENTS
 
 

@@ -195,8 +195,8 @@ def test_a_model_family_is_a_file_and_a_line(copy):
 
 SOURCE = Path(__file__).parent / "additions" / "sources.py"
 KEYS = """
-class CsvSection(PathsSection):
-    column: str = Field("text", description="column that holds the text")
+class IniSection(PathsSection):
+    key: str = Field("text", description="key that holds the text")
 
 
 """
@@ -204,18 +204,18 @@ class CsvSection(PathsSection):
 
 def test_a_source_is_a_file_and_its_keys(copy):
     reader = SOURCE.read_text(encoding="utf-8")
-    start, stop = reader.index("class CsvSection"), reader.index("class Csv(")
-    reader = (reader[:start] + reader[stop:]).replace("import PathsSection", "import CsvSection")
-    copy.add("stages/data/sources/csv.py", reader)
+    start, stop = reader.index("class IniSection"), reader.index("class Ini(")
+    reader = (reader[:start] + reader[stop:]).replace("import PathsSection", "import IniSection")
+    copy.add("stages/data/sources/ini.py", reader)
     copy.insert("spec/sections/data.py", KEYS, after='text_column: str = Field("text"')
-    name = '    "csv": "trainwright.stages.data.sources.csv:Csv",\n'
+    name = '    "ini": "trainwright.stages.data.sources.ini:Ini",\n'
     copy.insert("spec/sections/data.py", name, after="SOURCES: Mapping")
-    copy.insert("spec/sections/data.py", '    "csv": CsvSection,\n', after="_SOURCE_KEYS = {")
-    (copy.root / "corpus.csv").write_text(
-        "body\n" + "".join(f"row {number}\n" for number in range(9)), encoding="utf-8"
+    copy.insert("spec/sections/data.py", '    "ini": IniSection,\n', after="_SOURCE_KEYS = {")
+    (copy.root / "corpus.ini").write_text(
+        "".join(f"[{number}]\nbody = row {number}\n" for number in range(9)), encoding="utf-8"
     )
     (copy.root / "recipe.yaml").write_text(RECIPE.replace("family: newcomer, ", ""), encoding="utf-8")
-    keys = "data.sources=[{kind: csv, paths: [corpus.csv], column: body}]"
+    keys = "data.sources=[{kind: ini, paths: [corpus.ini], key: body}]"
     shares = "data.split={train: 1, validation: 0, test: 0}"
     assert copy.json("data", "recipe.yaml", keys, shares)["total"]["kept"]["documents"] == 9
 

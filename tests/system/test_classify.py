@@ -98,5 +98,5 @@ def test_a_source_without_labels_is_refused_before_anything_runs(classified, pro
     project = project_of(recipe=recipe, workspace=tmp_path / "runs")
     done = project.call("run")
     assert done.returncode == 2
-    assert "unlabelled.yaml:8" in done.stderr and "data.sources.0 has no label_key" in done.stderr
+    assert "unlabelled.yaml:8" in done.stderr and "data.sources.0 has no labels" in done.stderr
     assert not list(project.workspace.glob("*"))

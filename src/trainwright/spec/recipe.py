@@ -84,8 +84,8 @@ class Recipe(Section):
         if needs == "documents-with-labels" and not self.data.labelled:
             source = next(number for number, each in enumerate(self.data.sources) if not each.labelled)
             raise ValueError(
-                f"data.sources.{source} has no label_key, which the task {self.task.name} needs: "
-                "give kind: jsonl and its label_key"
+                f"data.sources.{source} has no labels, which the task {self.task.name} needs: "
+                "give kind: jsonl and its label_key, or kind: csv or parquet and its label_column"
             )
         kind = self.model.loaded.kind
         if kind not in self.task.kind.networks:

@@ -1,9 +1,8 @@
-"""A source that the project does not have: a column of CSV files. A recipe names it by the class."""
+"""A source that the project does not have: a key of each section of INI files. A recipe names it by the class."""
 
 from __future__ import annotations
 
-import csv
-import io
+import configparser
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -15,25 +14,27 @@ from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import Source, decoded
 
 
-class CsvSection(PathsSection):
+class IniSection(PathsSection):
     """The keys beside ``kind``."""
 
-    column: str = Field("text", description="column that holds the text")
+    key: str = Field("text", description="key that holds the text")
 
 
-class Csv(Source[CsvSection]):
-    """One document for each row."""
+class Ini(Source[IniSection]):
+    """One document for each section."""
 
-    Section = CsvSection
+    Section = IniSection
 
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
         whole = decoded(stream.read(), "")
         if whole.text is None:
             yield whole
             return
-        rows = csv.DictReader(io.StringIO(whole.text, newline=""))
-        if self.section.column not in (rows.fieldnames or ()):
-            raise DataError("no such column", where=part.file.location, seen=repr(self.section.column))
-        for row in rows:
-            text = row[self.section.column] or ""
-            yield RawDocument(f":{rows.line_num}", len(text.encode()), text=text)
+        sections = configparser.ConfigParser(interpolation=None)
+        try:
+            sections.read_string(whole.text)
+        except configparser.Error as error:
+            raise DataError("no INI file", where=part.file.location) from error
+        for name in sections.sections():
+            text = sections[name].get(self.section.key, "")
+            yield RawDocument(f", section {name}", len(text.encode()), text=text)

@@ -24,6 +24,7 @@ SOURCES: Mapping[str, str] = {
     "files": "trainwright.stages.data.sources.files:Files",
     "text": "trainwright.stages.data.sources.text:Text",
     "jsonl": "trainwright.stages.data.sources.jsonl:Jsonl",
+    "csv": "trainwright.stages.data.sources.csv:Csv",
     "parquet": "trainwright.stages.data.sources.parquet:Parquet",
     "chats": "trainwright.stages.data.sources.chats:Chats",
     "preferences": "trainwright.stages.data.sources.chats:Preferences",
@@ -94,10 +95,35 @@ class JsonlSource(PathsSection):
         return self.label_key is not None
 
 
+class CsvSource(PathsSection):
+    """Rows of tables as text, the first of which names the columns."""
+
+    text_column: str = Field("text", min_length=1, description="column that holds the text")
+    label_column: str | None = Field(
+        None, min_length=1, description="column that holds the document's label, for tasks"
+    )
+    delimiter: str | None = Field(
+        None, min_length=1, max_length=1, description="stands between fields; default: a tab in *.tsv, else a comma"
+    )
+
+    @property
+    def labelled(self) -> bool:
+        """Returns whether there is a column for labels."""
+        return self.label_column is not None
+
+
 class ParquetSource(PathsSection):
     """Rows of Parquet files."""
 
     text_column: str = Field("text", min_length=1, description="column that holds the text")
+    label_column: str | None = Field(
+        None, min_length=1, description="column that holds the document's label, for tasks"
+    )
+
+    @property
+    def labelled(self) -> bool:
+        """Returns whether there is a column for labels."""
+        return self.label_column is not None
 
 
 class ChatsSource(PathsSection):
@@ -182,6 +208,7 @@ _SOURCE_KEYS = {
     "files": FilesSource,
     "text": TextSource,
     "jsonl": JsonlSource,
+    "csv": CsvSource,
     "parquet": ParquetSource,
     "chats": ChatsSource,
     "preferences": PreferencesSource,
@@ -361,7 +388,7 @@ class DataSection(Section):
         without = [n for n, source in enumerate(self.sources) if not source.labelled]
         if without and len(without) < len(self.sources):
             raise ValueError(
-                f"sources.{without[0]} has no label_key while others have one: documents of one dataset all have a "
-                "label (kind: jsonl, label_key), or none has"
+                f"sources.{without[0]} has no labels while others have some: documents of one dataset all have a "
+                "label (kind: jsonl, label_key; kind: csv or parquet, label_column), or none has"
             )
         return self

@@ -58,7 +58,7 @@ def test_a_plug_in_s_labels_follow_from_what_it_makes():
 
 def test_a_plug_in_says_what_its_documents_need_and_how_they_are_read():
     topics = {"name": "fixtures.plugged_task:TOPICS", "labels": ["a", "b"]}
-    with pytest.raises(ValidationError, match="has no label_key, which the task fixtures.plugged_task:TOPICS needs"):
+    with pytest.raises(ValidationError, match="has no labels, which the task fixtures.plugged_task:TOPICS needs"):
         recipe(topics, {"kind": "python-stdlib"})
     read_whole = recipe(topics, LABELLED)
     assert read_whole.epoch_tokens(tokens=5000, documents=7) == 7 * read_whole.train.sequence_tokens
@@ -94,10 +94,10 @@ def test_a_missing_label_key_is_named_with_its_line(tmp_path):
         "name: t\nmodel: {layers: 1, width: 16, heads: 2}\ntask: {name: classify, labels: [a, b]}\ndata:\n  sources:\n"
         "    - {kind: jsonl, paths: [x.jsonl], label_key: label}\n    - {kind: jsonl, paths: [y.jsonl]}\n"
     )
-    with pytest.raises((RecipeError, RecipeErrors), match=r"recipe\.yaml:7.*sources\.1 has no label_key"):
+    with pytest.raises((RecipeError, RecipeErrors), match=r"recipe\.yaml:7.*sources\.1 has no labels"):
         load(Recipe, files=[path], environ={})
     path.write_text(path.read_text().replace(", label_key: label", ""))
-    with pytest.raises((RecipeError, RecipeErrors), match=r"recipe\.yaml:6.*data\.sources\.0 has no label_key"):
+    with pytest.raises((RecipeError, RecipeErrors), match=r"recipe\.yaml:6.*data\.sources\.0 has no labels"):
         load(Recipe, files=[path], environ={})
 
 

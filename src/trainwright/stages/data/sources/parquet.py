@@ -30,13 +30,16 @@ class Parquet(Source[ParquetSource]):
 
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
         """Yields the rows, numbered from 0."""
-        arrow, column = need("pyarrow", needed_for=READING), self.section.text_column
+        arrow, column, label = need("pyarrow", needed_for=READING), self.section.text_column, self.section.label_column
+        columns = [column] if label is None else list(dict.fromkeys((column, label)))
         with _damage(arrow):
             table = self._table(stream, part)
             number = 0
-            for batch in table.iter_batches(batch_size=1024, columns=[column], use_threads=False):
-                for data in batch.column(0).cast(arrow.large_binary()).to_pylist():
-                    yield _row(data, number)
+            for batch in table.iter_batches(batch_size=1024, columns=columns, use_threads=False):
+                texts = batch.column(column).cast(arrow.large_binary()).to_pylist()
+                labels = [None] * len(texts) if label is None else batch.column(label).to_pylist()
+                for data, value in zip(texts, labels, strict=True):
+                    yield _row(data, number) if label is None else _labelled(_row(data, number), value, label)
                     number += 1
 
     def head(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
@@ -56,6 +59,9 @@ class Parquet(Source[ParquetSource]):
     def _table(self, stream: BinaryIO, part: FileRange) -> Any:
         table = _opened(stream)
         _check_column(table.schema_arrow, part.file.location, self.section.text_column)
+        label = self.section.label_column
+        if label is not None:
+            _check_column(table.schema_arrow, part.file.location, label, key="label_column")
         return table
 
 
@@ -93,26 +99,24 @@ def _damage(arrow: Any) -> Iterator[None]:
         raise BrokenStream("damaged Parquet") from error
 
 
-def _check_column(schema: Any, location: str, column: str) -> None:
+def _check_column(schema: Any, location: str, column: str, *, key: str = "text_column") -> None:
     if column not in schema.names:
         raise DataError(
             "this Parquet file has no column {column!r}",
             where=location,
             seen=", ".join(schema.names),
-            fix="set text_column",
+            fix=f"set {key}",
             column=column,
         )
     if schema.names.count(column) > 1:
         what, fix = "several columns are called {column!r}", "rename one of them"
         raise DataError(what, where=location, seen=", ".join(schema.names), fix=fix, column=column)
-    if not _is_text(schema.field(column).type):
-        raise DataError(
-            "column {column!r} holds no text",
-            where=location,
-            seen=str(schema.field(column).type),
-            expected="string or binary",
-            column=column,
-        )
+    kind = schema.field(column).type
+    numbered = key == "label_column" and need("pyarrow", needed_for=READING).types.is_integer(kind)
+    if not _is_text(kind) and not numbered:
+        what = "column {column!r} holds no text" if key == "text_column" else "column {column!r} holds no labels"
+        expected = "string or binary" if key == "text_column" else "string, binary or whole numbers"
+        raise DataError(what, where=location, seen=str(kind), expected=expected, column=column)
 
 
 def _nulls(metadata: Any, column: str) -> int:
@@ -131,6 +135,19 @@ def _is_text(kind: Any) -> bool:
     value = kind.value_type if types.is_dictionary(kind) else kind
     names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
     return any(getattr(types, f"is_{name}")(value) for name in names)
+
+
+def _labelled(row: RawDocument, value: str | bytes | int | None, column: str) -> RawDocument:
+    """Returns a row with its label, or why it has none."""
+    if row.problem is not None:
+        return row
+    try:
+        label = "" if value is None else value.decode("utf-8") if isinstance(value, bytes) else str(value)
+    except UnicodeDecodeError:
+        return RawDocument(row.position, row.size_bytes, problem="not UTF-8")
+    if not label.strip():
+        return RawDocument(row.position, row.size_bytes, problem=f"{column!r} is empty")
+    return RawDocument(row.position, row.size_bytes, text=row.text, label=label.strip())
 
 
 def _row(data: bytes | None, number: int) -> RawDocument:

@@ -38,6 +38,26 @@ def test_a_row_that_is_not_utf8_is_counted(tmp_path, read, written):
     assert [record.problem for record in read(written(tmp_path / "a.parquet", data), PARQUET)] == [None, "not UTF-8"]
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.int64()])
+def test_labels_are_of_another_column(tmp_path, kind, read, written):
+    labels = [3, None, 5] if pa.types.is_integer(kind) else pa.array(["3", " ", "5"]).cast(kind)
+    data = parquet_bytes(text=["one", "two", None], label=pa.array(labels, kind))
+    section = ParquetSource(kind="parquet", paths=("x",), label_column="label")
+    found = read(written(tmp_path / "a.parquet", data), section)
+    assert [(each.text, each.label, each.problem) for each in found] == [
+        ("one", "3", None),
+        (None, None, "'label' is empty"),
+        (None, None, "null text"),
+    ]
+
+
+@pytest.mark.parametrize(("column", "told"), [("kind", "no column 'kind'.*set label_column"), ("score", "no labels")])
+def test_a_column_that_holds_no_labels_is_refused(tmp_path, column, told, read, written):
+    path = written(tmp_path / "a.parquet", parquet_bytes(text=["one"], score=[0.5]))
+    with pytest.raises(DataError, match=told):
+        read(path, ParquetSource(kind="parquet", paths=("x",), label_column=column))
+
+
 def test_compressed_parquet_is_unpacked_first(tmp_path, read, written):
     data = gzip.compress(parquet_bytes(text=["x"]))
     assert [record.text for record in read(written(tmp_path / "a.parquet.gz", data), PARQUET)] == ["x"]
