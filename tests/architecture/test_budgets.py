@@ -20,10 +20,9 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 MAX_TRAIN_LINES = 14_000
 """That a plain training runs: one process, next-token, a validation, checkpoints, nothing that goes wrong."""
-# 100 more than before: a checkpoint is complete here whatever the other place does, and damage names another step.
-# Besides: early stopping with the best weights; other tasks and families, matrices, sequences and pipelines over ranks, the watch over them, restarts,
-# meetings of hosts that compare their plug-ins' code, the dry run, averages of weights, hosts that restart together,
-# adapters beside frozen weights, images and what is learnt of them, preferences with what the first network said.
+# What a training may import beside that: other tasks and families, adapters, images, preferences with what the first
+# network said, early stopping, averages; matrices, sequences and pipelines over ranks, the watch over them, restarts,
+# meetings of hosts that compare their plug-ins' code, the dry run.
 MAX_LINES_OF_ALL_LAYOUTS = 25_500
 MAX_FOLDER_FILES = 15
 
