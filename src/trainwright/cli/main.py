@@ -59,6 +59,7 @@ COMMANDS = {
     "audit": Command("trainwright.cli.recipe.audit", "hold the plan against what was measured"),
     "export": Command("trainwright.cli.recipe.export", "write the model for other tools"),
     "serve": Command("trainwright.cli.recipe.serve", "answer HTTP requests with the model"),
+    "chat": Command("trainwright.cli.artifacts.chat", "talk to a model in the terminal"),
     "events": Command("trainwright.cli.recipe.events", "write a run's numbers for TensorBoard, MLflow or W&B"),
     "report": Command("trainwright.cli.recipe.report", "write one HTML page about a run"),
     "checkpoint": Command("trainwright.cli.artifacts.checkpoint", "list, check, convert and compare checkpoints"),

@@ -274,6 +274,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         _stage(
             "serve",
+            version=2,
             check="trainwright.stages.serve.check:problems",
             identity=serve_identity,
             task_makes="text",

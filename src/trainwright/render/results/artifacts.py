@@ -41,8 +41,9 @@ def show(made: Mapping[str, Artifact], page: Page) -> None:
     for artifact in made.values():
         if artifact.manifest.kind == "answer" and "answer" in artifact.summary:
             page.line()
-            page.heading("The served model was asked to go on from:")
-            page.line(artifact.summary["prompt"] + "▸" + artifact.summary["answer"])
+            in_chat = artifact.summary.get("chat", False)
+            page.heading("The served model was asked:" if in_chat else "The served model was asked to go on from:")
+            page.line(artifact.summary["prompt"] + (" ▸ " if in_chat else "▸") + artifact.summary["answer"])
     page.line()
     for name, artifact in made.items():
         if artifact.manifest.kind in ("checkpoint", "bundle", "page"):

@@ -21,6 +21,7 @@ FILTERS: Mapping[str, str] = {
 FILTER = Extension("filter", FILTERS, Called(arguments=("text",)))
 SOURCES: Mapping[str, str] = {
     "python-stdlib": "trainwright.stages.data.sources.files:PythonStdlib",
+    "python-stdlib-chats": "trainwright.stages.data.sources.python_chats:PythonStdlibChats",
     "files": "trainwright.stages.data.sources.files:Files",
     "text": "trainwright.stages.data.sources.text:Text",
     "jsonl": "trainwright.stages.data.sources.jsonl:Jsonl",
@@ -59,6 +60,12 @@ class PythonSource(SourceSection):
     """The standard library of the Python that runs."""
 
     plain_text: ClassVar[bool] = True
+
+
+class PythonChatsSource(SourceSection):
+    """Questions about the standard library of the Python that runs, answered from its docstrings and signatures."""
+
+    records: ClassVar[Records] = "chats"
 
 
 class PathsSection(SourceSection):
@@ -167,10 +174,7 @@ class ImagesSource(PathsSection):
 
     records: ClassVar[Records] = "images"
 
-    include: tuple[str, ...] = Field(
-        IMAGE_NAMES,
-        description="name patterns taken from directories",
-    )
+    include: tuple[str, ...] = Field(IMAGE_NAMES, description="name patterns taken from directories")
 
     @property
     def labelled(self) -> bool:
@@ -205,6 +209,7 @@ class DocstringsSource(SourceSection):
 
 _SOURCE_KEYS = {
     "python-stdlib": PythonSource,
+    "python-stdlib-chats": PythonChatsSource,
     "files": FilesSource,
     "text": TextSource,
     "jsonl": JsonlSource,
@@ -366,7 +371,7 @@ class DataSection(Section):
                     f"sources.{number} gives {source.records} and sources.0 {self.records}: one dataset has one of them"
                 )
         if self.records not in ("chats", "preferences") and self.chat != ChatSection():
-            raise ValueError("chat goes with sources of chats (kind: chats, or kind: preferences)")
+            raise ValueError("chat goes with sources of chats or preferences (kind: chats, python-stdlib-chats, ...)")
         return self
 
     @model_validator(mode="after")

@@ -53,7 +53,7 @@ class EngineSection(NamedSection):
 class ServeDemo(Section):
     """A question that `trainwright run` asks the served model over HTTP before it stops it."""
 
-    prompt: str = Field(description="text to complete")
+    prompt: str = Field(description="text to complete; a message, where the model has a chat template")
     max_tokens: int = Field(64, gt=0, description="longest answer")
     temperature: float = Field(0.0, ge=0, description="0 takes the likeliest token")
     seed: int = Field(0, description="seed of the sampling")

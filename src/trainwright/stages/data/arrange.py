@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ class ArrangeJob:
 
 
 def split_of(digest: bytes, shares: SplitSection) -> str:
-    """Returns the split of a document: a function of its content alone, so that it never changes sides.
+    """Returns the split that a document's ``side`` decides: the same for ever, however the corpus grows.
 
     Bytes 8 to 16 of the sha256 decide; the first ones order the documents, and order and split stay independent.
     """
@@ -37,6 +38,11 @@ def split_of(digest: bytes, shares: SplitSection) -> str:
         if point < border:
             return split
     return wanted[-1]
+
+
+def side(document: Document) -> bytes:
+    """Returns the sha256 that decides a document's split: of its group, so that one stays together, or its content."""
+    return document.digest if document.group is None else hashlib.sha256(document.group.encode()).digest()
 
 
 def documents_path(directory: Path, bucket: int, split: str) -> Path:
@@ -74,7 +80,7 @@ def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
     splits: dict[str, list[Document]] = {split: [] for split in SPLITS}
     places: dict[str, list[tuple[int, str]]] = {split: [] for split in SPLITS}
     for source, document in kept:
-        split = split_of(document.digest, job.section.split)
+        split = split_of(side(document), job.section.split)
         splits[split].append(document)
         places[split].append((source, document.place))
     for split, documents in splits.items():

@@ -6,7 +6,8 @@ All parts together, bucket by bucket, are the corpus in the order of the hash, a
 ::
 
     <sections, one per bucket> <footer: JSON> <length of the footer: 8 bytes> <magic: 8 bytes>
-    section = documents, each: sha256 (32 bytes), lengths of place (u32), label (u32), text (u64), place, label, text
+    section = documents, each: sha256 (32 bytes), lengths of place, label and group (u32 each) and of the text (u64),
+              then place, label, group and text
 """
 
 from __future__ import annotations
@@ -23,19 +24,23 @@ from trainwright.artifact.store import write_atomically, writing
 
 TERMINATOR = b"\xff"
 """Ends a document in a ``.docs`` file; a byte that UTF-8 never has."""
-_DOCUMENT = struct.Struct("<32sIIQ")
+_DOCUMENT = struct.Struct("<32sIIIQ")
 _FOOTER = struct.Struct("<Q8s")
-_MAGIC = b"TWPART02"
+_MAGIC = b"TWPART03"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A cleaned document: sha256 of its UTF-8 text, its place in the corpus, the text, and its label if it has one."""
+    """A cleaned document: sha256 of its UTF-8 text, its place in the corpus, the text, and its label if it has one.
+
+    Documents of one ``group`` are on one side of the split.
+    """
 
     digest: bytes
     place: str
     text: bytes
     label: str | None = None
+    group: str | None = None
 
 
 def publish(path: Path, chunks: Iterable[bytes]) -> None:
@@ -80,12 +85,11 @@ def _part_chunks(buckets: dict[int, list[Document]], footer: dict[str, Any]) -> 
     for bucket in sorted(buckets):
         start = offset
         for document in buckets[bucket]:
-            place, label = document.place.encode(), (document.label or "").encode()
-            yield _DOCUMENT.pack(document.digest, len(place), len(label), len(document.text))
-            yield place
-            yield label
-            yield document.text
-            offset += _DOCUMENT.size + len(place) + len(label) + len(document.text)
+            words = [(text or "").encode() for text in (document.place, document.label, document.group)]
+            pieces = (*words, document.text)
+            yield _DOCUMENT.pack(document.digest, *map(len, pieces))
+            yield from pieces
+            offset += _DOCUMENT.size + sum(map(len, pieces))
         sections[bucket] = (start, offset - start)
     tail = json.dumps(footer | {"sections": sections}, ensure_ascii=False).encode()
     yield tail
@@ -114,10 +118,9 @@ def read_section(path: Path, offset: int, length: int) -> Iterator[Document]:
     with path.open("rb") as stream:
         stream.seek(offset)
         while stream.tell() < offset + length:
-            digest, place_size, label_size, text_size = _DOCUMENT.unpack(stream.read(_DOCUMENT.size))
-            place = stream.read(place_size).decode("utf-8")
-            label = stream.read(label_size).decode("utf-8") or None
-            yield Document(digest, place, stream.read(text_size), label)
+            digest, *sizes = _DOCUMENT.unpack(stream.read(_DOCUMENT.size))
+            place, label, group, text = (stream.read(size) for size in sizes)
+            yield Document(digest, place.decode(), text, label.decode() or None, group.decode() or None)
 
 
 def read_documents(path: Path) -> list[bytes]:

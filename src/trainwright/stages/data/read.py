@@ -152,7 +152,7 @@ class _PartBuilder:
                 return
             data = text.encode()
         digest = hashlib.sha256(data).digest()
-        document = Document(digest, place, data, record.label)
+        document = Document(digest, place, data, record.label, record.group)
         self._buckets.setdefault(bucket_of(digest, self._job.bucket_bits), []).append(document)
         self.held_bytes += len(data)
 

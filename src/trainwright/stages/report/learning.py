@@ -125,9 +125,7 @@ def _answer(answer: Mapping[str, Any] | None) -> Iterator[Sample]:
         return
     first, speed = answer["time_to_first_token_s"], answer["tokens_per_s"]
     note = f"Asked over HTTP of the exported model: first token after {format_seconds(first)}, {speed:.3g} tokens/s."
-    yield Sample(
-        prompt=answer["request"]["body"]["prompt"], completion=answer["response"]["choices"][0]["text"], note=note
-    )
+    yield Sample(prompt=answer["prompt"], completion=answer["answer"], note=note)
 
 
 def _finish(reason: str) -> str:

@@ -24,6 +24,8 @@ ANSWER_S = 600.0
 def run(context: Context) -> StageResult:
     """Start the server on a free port of the loopback, check it, ask ``serve.demo``, and stop it.
 
+    A model with a chat template is asked in a chat, any other one to go on from the prompt.
+
     Raises:
         DataError: the bundle is damaged.
         MachineError: the server does not answer.
@@ -42,7 +44,9 @@ def run(context: Context) -> StageResult:
         events.message(f"serving {service.model_name} at {server.url}")
         health = wait_until_healthy(server.port)
         models = _call(server.port, "GET", "/v1/models")
-        answer = None if section.demo is None else _ask(server.port, service.model_name, section.demo)
+        in_chat = service.conventions.chat_template is not None
+        body = None if section.demo is None else _question(section.demo, service.model_name, in_chat=in_chat)
+        answer = None if body is None else _ask(server.port, body)
     transcript: dict[str, Any] = {"health": health, "models": models} | (answer or {})
     if answer is None:
         summary: dict[str, Any] = {"model": service.model_name, "answers": True}
@@ -54,8 +58,9 @@ def run(context: Context) -> StageResult:
             "time_to_first_token_s": transcript["time_to_first_token_s"],
             "completion_tokens": answer["response"]["usage"]["completion_tokens"],
             "finish_reason": answer["response"]["choices"][0]["finish_reason"],
-            "prompt": answer["request"]["body"]["prompt"],
-            "answer": answer["response"]["choices"][0]["text"],
+            "chat": in_chat,
+            "prompt": answer["prompt"],
+            "answer": answer["answer"],
         }
         events.metric("serve/tokens_per_s", answer["tokens_per_s"], unit="tokens/s")
         events.metric("serve/time_to_first_token", transcript["time_to_first_token_s"], unit="s")
@@ -84,20 +89,26 @@ def wait_until_healthy(port: int) -> dict[str, Any]:
         time.sleep(0.02)
 
 
-def _ask(port: int, model: str, demo: ServeDemo) -> dict[str, Any]:
-    body = {
-        "model": model,
-        "prompt": demo.prompt,
-        "max_tokens": demo.max_tokens,
-        "temperature": demo.temperature,
-        "seed": demo.seed,
-    }
+def _question(demo: ServeDemo, model: str, *, in_chat: bool) -> dict[str, Any]:
+    """Returns the body of the request: the prompt is the user's message in a chat, or a text to go on from."""
+    asked = {"messages": [{"role": "user", "content": demo.prompt}]} if in_chat else {"prompt": demo.prompt}
+    limits = {"max_tokens": demo.max_tokens, "temperature": demo.temperature, "seed": demo.seed}
+    return {"model": model} | asked | limits
+
+
+def _ask(port: int, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the request, the response, what was asked and answered in words, and how long it took."""
+    in_chat = "messages" in body
+    path = "/v1/chat/completions" if in_chat else "/v1/completions"
     started = time.perf_counter()
-    response = _call(port, "POST", "/v1/completions", body)
+    response = _call(port, "POST", path, body)
     seconds = time.perf_counter() - started
+    choice = response["choices"][0]
     return {
-        "request": {"method": "POST", "path": "/v1/completions", "body": body},
+        "request": {"method": "POST", "path": path, "body": body},
         "response": response,
+        "prompt": body["messages"][0]["content"] if in_chat else body["prompt"],
+        "answer": choice["message"]["content"] if in_chat else choice["text"],
         "seconds": seconds,
         "tokens_per_s": response["usage"]["completion_tokens"] / seconds,
     }

@@ -25,6 +25,12 @@ def test_a_row_for_each_stage_then_the_answer_then_where_to_look(tmp_path):
     assert page.lines[-2:] == [f"train: {made['train'].path}", f"report: {made['report'].path / 'report.html'}"]
 
 
+def test_a_question_in_a_chat_is_no_text_to_go_on_from(tmp_path):
+    page = WrittenPage()
+    show({"serve": artifact(tmp_path, "serve", {"chat": True, "prompt": "Why?", "answer": "So."})}, page)
+    assert "Why? ▸ So." in page.lines
+
+
 def test_the_document_has_whole_summaries(tmp_path):
     train = artifact(tmp_path, "train", {"train_loss": 1.25, "text": "x" * 1000})
     (entry,) = documents({"train": train}).values()

@@ -18,14 +18,14 @@ def digest(text):
     return hashlib.sha256(text.encode()).digest()
 
 
-def arranged(directory, sources, section, bits):
+def arranged(directory, sources, section, bits, group_of=lambda text: None):
     """Arrange lists of texts, one list per source, and read all buckets back."""
     directory.mkdir()
     parts = []
     for source, texts in enumerate(sources):
         buckets = {}
         for number, text in enumerate(texts):
-            item = Document(digest(text), f"{source}:{number}", text.encode())
+            item = Document(digest(text), f"{source}:{number}", text.encode(), group=group_of(text))
             buckets.setdefault(bucket_of(item.digest, bits), []).append(item)
         path = directory / f"{source}.part"
         publish_part(path, buckets, {})
@@ -63,6 +63,16 @@ def test_the_first_of_equal_documents_is_kept(tmp_path, section):
     _, funnels = arranged(tmp_path / "a", [["x", "y"], ["y", "x", "x", "z"]], given_section, 0)
     assert [(f.kept.documents, f.duplicates.documents) for f in funnels] == [(2, 0), (1, 3)]
     assert sorted(funnels[1].examples["duplicate"]) == ["1:0", "1:1", "1:2"]
+
+
+def test_a_group_is_on_one_side_and_its_documents_are_still_kept_once(tmp_path, section):
+    texts = [f"{group} {number}" for group in "abcdefgh" for number in range(20)]
+    given_section = section({"kind": "python-stdlib"}, split=SHARES.model_dump())
+    splits, funnels = arranged(tmp_path / "a", [texts, texts], given_section, 2, group_of=lambda text: text[0])
+    sides = {split: {text[0] for text in found} for split, found in splits.items()}
+    assert sides == {split: {g for g in "abcdefgh" if split_of(digest(g), SHARES) == split} for split in SPLITS}
+    assert len(sides["train"]) > 1 and sum(map(len, splits.values())) == len(texts)
+    assert (funnels[0].kept.documents, funnels[1].duplicates.documents) == (len(texts), len(texts))
 
 
 def test_shares_are_met():

@@ -39,6 +39,15 @@ def test_a_part_gives_back_what_went_in_bucket_by_bucket(tmp_path_factory, texts
     assert {bucket: list(read_section(path, *span)) for bucket, span in footer["sections"].items()} == buckets
 
 
+def test_label_and_group_come_back(tmp_path):
+    items = [
+        Document(bytes([n]) * 32, "é", b"text", *marks) for n, marks in enumerate((("ü", "g"), (None, "g"), ("l",)))
+    ]
+    path = tmp_path / "a.part"
+    publish_part(path, {0: items}, {})
+    assert list(read_section(path, *read_footer(path)["sections"][0])) == items
+
+
 def test_buckets_in_order_are_digests_in_order():
     digests = sorted(hashlib.sha256(bytes([n])).digest() for n in range(200))
     for bits in range(13):

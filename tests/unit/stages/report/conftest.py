@@ -28,9 +28,7 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import ParallelPlan, Workload
 from trainwright.stages.report.run_record import RunRecord
 
-STEPS = 1000
-BATCH_TOKENS = 4096
-MIB = 2.0**20
+STEPS, BATCH_TOKENS, MIB = 1000, 4096, 2.0**20
 CURVE = {"title": "By context", "x": "from_tokens", "x_title": "tokens before", "y": "loss", "y_title": "nats"}
 
 
@@ -341,6 +339,8 @@ def answer() -> dict:
         "models": {},
         "request": {"method": "POST", "path": "/v1/completions", "body": {"prompt": "def add(a, b):\n"}},
         "response": {"choices": [{"index": 0, "text": "    return a + b\n", "finish_reason": "stop"}]},
+        "prompt": "def add(a, b):\n",
+        "answer": "    return a + b\n",
         "seconds": 0.31,
         "tokens_per_s": 25.8,
         "time_to_first_token_s": 0.021,

@@ -10,6 +10,7 @@ from trainwright.artifact.stage import Context
 from trainwright.artifact.workspace import Workspace
 from trainwright.core.errors import DataError, MachineError
 from trainwright.model.bundle import load_bundle
+from trainwright.model.chats.template import BUILT_IN, ChatTemplate
 from trainwright.model.generation.generate import complete
 from trainwright.spec.generation import Sampling
 from trainwright.stages.serve import run
@@ -60,6 +61,26 @@ def test_the_question_is_answered_over_http(recipe, exported, bundle, tmp_path):
     assert 0 < transcript["time_to_first_token_s"] < transcript["seconds"]
     names = {event.name for event in seen if event.kind == "metric"}
     assert names == {"serve/tokens_per_s", "serve/time_to_first_token"}
+
+
+def test_a_model_with_a_chat_template_is_asked_in_a_chat(tiny, recipe, bundle, tmp_path):
+    workspace = Workspace(tmp_path / "workspace")
+    partial = workspace.draft("export", "1" * 64)
+    tiny.write_trained(partial / SERVED, *load_bundle(bundle))
+    template = ChatTemplate(text=BUILT_IN["turns"], source="turns", special_tokens={"eos_token": tiny.END})
+    template.write(partial / SERVED)
+    exported = workspace.commit(partial, manifest_of("export"))
+    result, transcript, _ = serve(recipe, exported, tmp_path / "out", {"prompt": "How so?", "max_tokens": 5})
+    request = transcript["request"]
+    assert (request["path"], request["body"]["messages"]) == (
+        "/v1/chat/completions",
+        [{"role": "user", "content": "How so?"}],
+    )
+    model, tokenizer = load_bundle(bundle)
+    asked = tokenizer.encode("### user\nHow so?\n### assistant\n").ids
+    (expected,) = complete(model, tokenizer, [asked], Sampling(max_tokens=5))
+    assert transcript["answer"] == result.summary["answer"] == expected.text
+    assert (result.summary["chat"], result.summary["prompt"]) == (True, "How so?")
 
 
 def test_without_a_question_health_and_models_are_checked(recipe, exported, tmp_path):

@@ -64,7 +64,8 @@ class RawDocument:
     Pixels are bytes of the shape ``[high, wide]`` where they are grey, ``[high, wide, 3]`` where they have colours.
 
     ``position`` follows the file's name in messages (``:12``, ``, row 3``); ``size_bytes`` is its size as read. A
-    document of a source with labels has its ``label``, which is never empty.
+    document of a source with labels has its ``label``, which is never empty. Documents of one ``group`` are on one side
+    of the split; without one the content decides.
     """
 
     position: str
@@ -73,6 +74,7 @@ class RawDocument:
     problem: str | None = None
     label: str | None = None
     pixels: NDArray[np.uint8] | None = None
+    group: str | None = None
 
     @property
     def whole(self) -> bool:

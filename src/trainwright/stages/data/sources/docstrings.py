@@ -12,8 +12,7 @@ from typing import BinaryIO
 from trainwright.spec.sections.data import DocstringsSource
 from trainwright.stages.data.chats.records import form_of
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
-from trainwright.stages.data.sources.base import Source
-from trainwright.stages.data.sources.files import PythonStdlib, decode_python
+from trainwright.stages.data.sources.files import PythonLibrary, decode_python
 
 FEWEST_WORDS, MOST_WORDS = 4, 60
 """Of a first paragraph: fewer different ones have hardly another order, more are no sentence."""
@@ -21,21 +20,10 @@ FEWEST_WORDS, MOST_WORDS = 4, 60
 Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-class PythonDocstrings(Source[DocstringsSource]):
+class PythonDocstrings(PythonLibrary[DocstringsSource]):
     """The docstrings of the running Python's own library, file by file."""
 
     Section = DocstringsSource
-    ignored_folders = PythonStdlib.ignored_folders
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Where this Python keeps its library."""
-        return PythonStdlib.library()
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """Python files."""
-        return ("*.py",)
 
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
         """Yields the pairs of one file, in order of their lines; a file that is no Python of this version is one."""

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from trainwright.spec.sections.data import FilesSource, PythonSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
-from trainwright.stages.data.sources.base import Source, decoded
+from trainwright.stages.data.sources.base import SectionT, Source, decoded
 
 
 class Files(Source[FilesSource]):
@@ -29,10 +29,9 @@ class Files(Source[FilesSource]):
         yield decoded(stream.read(), "")
 
 
-class PythonStdlib(Source[PythonSource]):
-    """The running Python's own library."""
+class PythonLibrary(Source[SectionT]):
+    """The files of the running Python's own library."""
 
-    Section = PythonSource
     ignored_folders = frozenset({"site-packages", "dist-packages", "__pycache__", "_bundled"})
 
     @property
@@ -49,6 +48,12 @@ class PythonStdlib(Source[PythonSource]):
     def patterns(self) -> tuple[str, ...]:
         """Python files."""
         return ("*.py",)
+
+
+class PythonStdlib(PythonLibrary[PythonSource]):
+    """The running Python's own library, a document to a file."""
+
+    Section = PythonSource
 
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
         """Yields the file, decoded as Python does."""
