@@ -132,7 +132,7 @@ class TaskSection(Section):
     def _labels_where_classes_are(self) -> Self:
         makes = self.kind.makes
         if makes != "classes" and self.labels:
-            raise ValueError("labels go with a task that has classes; name: classify has them")
+            raise ValueError("labels go with a task that has classes; name: classify or classify-images has them")
         if makes == "classes" and len(self.labels) < 2:
             raise ValueError(f"labels must name at least 2 classes for name: {self.name}, seen {len(self.labels)}")
         if len(set(self.labels)) < len(self.labels) or "" in self.labels:

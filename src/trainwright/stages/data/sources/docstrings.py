@@ -33,7 +33,7 @@ class PythonDocstrings(PythonLibrary[DocstringsSource]):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of what the library writes: it is not compiled here
                 nodes = list(ast.walk(ast.parse(decode_python(data))))
-        except (SyntaxError, LookupError, ValueError):
+        except (SyntaxError, LookupError, ValueError, RecursionError):
             yield RawDocument("", len(data), problem="no Python of this version")
             return
         found = [node for node in nodes if isinstance(node, Documented)]
