@@ -64,7 +64,7 @@ def test_a_source_says_itself_whether_its_bytes_are_text(tmp_path) -> None:
         recipe = planned_recipe(tmp_path, "train.duration=3 epochs", source)
         return deviation(recipe, DatasetFacts(vocabulary=1024, train_tokens=10_240, train_documents=7))
 
-    assert range_of("fixtures.plain_source:Plain") == range_of("text") < range_of("contract.additions.sources:Csv")
+    assert range_of("fixtures.plain_source:Plain") == range_of("text") < range_of("contract.additions.sources:Ini")
 
 
 @pytest.mark.parametrize(
