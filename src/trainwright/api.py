@@ -18,6 +18,7 @@ from trainwright.core.paths import local_path
 from trainwright.hardware.catalogue.models import read_model
 from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
 from trainwright.hardware.machine.shared import kept_machine
+from trainwright.pipeline.base_keys import keys_of_base
 from trainwright.pipeline.calibration import NOTHING, ledger_of, with_runs
 from trainwright.pipeline.planning import plan_here, question_about, training_of
 from trainwright.pipeline.presets import preset_file
@@ -58,6 +59,7 @@ def load_recipe(
     Raises:
         RecipeError: an unknown preset, or an argument of another kind.
         RecipeErrors: everything that is wrong, one line each.
+        DataError: the model that ``model.init_from`` names cannot be read, and the recipe does not say its shape.
     """
     if preset is not None:
         _refuse_others(preset, str, field="preset", expected="a name")
@@ -67,7 +69,7 @@ def load_recipe(
     _refuse_others(several, (list, tuple), field="overrides", expected="key=value")
     for each in several:
         _refuse_others(each, str, field="overrides", expected="key=value")
-    return load(Recipe, files=paths, preset=below, overrides=several, environ=environ or {}).value
+    return load(Recipe, files=paths, preset=below, overrides=several, environ=environ or {}, beneath=keys_of_base).value
 
 
 def plan(

@@ -20,13 +20,10 @@ pytestmark = pytest.mark.slow
 RECIPE = """
 name: tiny-chat
 seed: 5
-model:
-  {family: llama, init_from: %(base)s, layers: 3, width: 32, heads: 4, kv_heads: 2, ffn_width: 48, context_tokens: 96,
-   tied: true}
+model: {init_from: %(base)s}
 data:
   sources: [{kind: chats, paths: [%(chats)s]}]
   chat: {template: turns}
-  tokenizer: {kind: pretrained, path: %(base)s/tokenizer.json}
 task: {name: chat}
 train:
   sequence_tokens: 96

@@ -1,13 +1,15 @@
-"""The guard for a tokenizer.json that a recipe names; ``model.conventions`` has that of a model directory."""
+"""A tokenizer.json that a recipe names, and the token between documents; ``model.conventions`` has a model's own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from trainwright.artifact.model_folder import HUGGINGFACE, TOKENIZER, TOKENIZER_CONFIG
 from trainwright.core.errors import DataError, MissingPackage
-from trainwright.core.paths import regular
+from trainwright.core.paths import read_object, regular
 
 END_OF_TEXT_ID = 256
 """The token between documents, in a tokenizer that is trained here: it follows the 256 bytes."""
@@ -48,3 +50,42 @@ def end_of_text_id(tokenizer: Any, text: str, *, where: object) -> int:
             text=text,
         )
     return identity
+
+
+def end_of_text_of(directory: Path) -> str | None:
+    """Returns the token that ends a text in the model of a directory, or None where no file says it.
+
+    It is ``eos_token`` of the tokenizer's settings, or ``sep_token``, which ends a text for BERT and has no other name
+    there; else what ``eos_token_id`` of the configuration means, the first of several; else what the tokenizer puts
+    behind a text; else its only special token, as one that is trained here has it.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    settings, tokenizer = _optional(directory / TOKENIZER_CONFIG), _optional(directory / TOKENIZER)
+    for name in ("eos_token", "sep_token"):
+        token = settings.get(name)
+        text = token.get("content") if isinstance(token, dict) else token
+        if isinstance(text, str):
+            return text
+    ends = _optional(directory / HUGGINGFACE).get("eos_token_id")
+    tokens = {token["id"]: token["content"] for token in tokenizer.get("added_tokens") or ()}
+    if ends is not None:
+        return tokens.get(ends[0] if isinstance(ends, list) and ends else ends)
+    behind = _behind_a_text(tokenizer.get("post_processor") or {})
+    return behind if behind is not None or len(tokens) != 1 else next(iter(tokens.values()))
+
+
+def _behind_a_text(processor: Mapping[str, Any]) -> str | None:
+    """Returns the token that a tokenizer's post-processor ends one text with, of the forms that ``tokenizers`` has."""
+    if "sep" in processor:  # BertProcessing, RobertaProcessing: text and number
+        return str(processor["sep"][0])
+    for part in processor.get("processors") or ():  # Sequence
+        if (behind := _behind_a_text(part)) is not None:
+            return behind
+    last = (processor.get("single") or [{}])[-1]  # TemplateProcessing
+    return str(last["SpecialToken"]["id"]) if "SpecialToken" in last else None
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return read_object(path) if path.is_file() else {}

@@ -95,6 +95,7 @@ def load_recipe(args: argparse.Namespace) -> Loaded[Recipe]:
     Raises:
         RecipeError: there is none, or an unknown preset.
         RecipeErrors: everything that is wrong in it, its list of steps included.
+        DataError: the model that ``model.init_from`` names cannot be read, and the recipe does not say its shape.
     """
     return read_recipe(args.inputs, preset=args.preset, command=args.command)
 
@@ -105,9 +106,11 @@ def read_recipe(inputs: Sequence[str], *, preset: str | None, command: str) -> L
     Raises:
         RecipeError: there is none, or an unknown preset.
         RecipeErrors: everything that is wrong in it, its list of steps included.
+        DataError: the model that ``model.init_from`` names cannot be read, and the recipe does not say its shape.
     """
     # pydantic and the recipe's models take longer to import than all of --help may.
     from trainwright.core.config.load import load
+    from trainwright.pipeline.base_keys import keys_of_base
     from trainwright.pipeline.steps import steps
     from trainwright.spec.recipe import Recipe
 
@@ -119,7 +122,15 @@ def read_recipe(inputs: Sequence[str], *, preset: str | None, command: str) -> L
             fix=f"for example: trainwright {command} recipes/quickstart.yaml",
         )
     below = None if preset is None else preset_file(preset)
-    loaded = load(Recipe, files=files, preset=below, overrides=overrides, environ=os.environ, ignore=RESERVED)
+    loaded = load(
+        Recipe,
+        files=files,
+        preset=below,
+        overrides=overrides,
+        environ=os.environ,
+        ignore=RESERVED,
+        beneath=keys_of_base,
+    )
     if loaded.value.stages is not None:
         with located(loaded):
             steps(loaded.value)

@@ -60,7 +60,7 @@ def _of_folder(
 ) -> Iterator[TrainwrightError]:
     """Yields why training cannot begin with the model in a directory that ``key`` names."""
     try:
-        shape = _read_shape(folder)
+        shape = read_base_shape(folder)
         if shape is None:
             return
         yield from _differences(recipe, shape)
@@ -78,7 +78,7 @@ def _of_folder(
         yield error if error.where == key else error.at(key, seen=seen)
 
 
-def _read_shape(folder: Path) -> ModelSpec | None:
+def read_base_shape(folder: Path) -> ModelSpec | None:
     """Returns the shape of the model in a directory; None where only code of a plug-in can read it. Raises as that."""
     config = folder / HUGGINGFACE
     foreign = config.is_file() and not (folder / SHAPE_FILE).is_file()

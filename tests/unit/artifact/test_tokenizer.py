@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from trainwright.artifact.tokenizer import end_of_text_id, load_tokenizer
+import pytest
+import tokenizers
+
+from trainwright.artifact.tokenizer import end_of_text_id, end_of_text_of, load_tokenizer
 from trainwright.core.errors import DataError
 from trainwright.testing.artifacts import END_OF_TEXT, train_tokenizer
 
@@ -27,3 +30,38 @@ def test_what_is_no_tokenizer_is_named(tmp_path) -> None:
             path.write_bytes(content)
         with pytest.raises(DataError, match="tokenizer.json: cannot read the tokenizer"):
             load_tokenizer(path)
+
+
+def test_a_model_says_its_end_of_text_in_one_of_five_places(tmp_path) -> None:
+    def write(name: str, content: dict) -> None:
+        (tmp_path / name).write_text(json.dumps(content))
+
+    assert end_of_text_of(tmp_path) is None
+    train_tokenizer(["some words of text"], vocabulary=270).save(str(tmp_path / "tokenizer.json"))
+    assert end_of_text_of(tmp_path) == END_OF_TEXT, "trained here"
+    added = [{"id": 0, "content": "<s>"}, {"id": 7, "content": "</s>"}, {"id": 9, "content": "<|im_end|>"}]
+    write("tokenizer.json", {"added_tokens": added})
+    assert end_of_text_of(tmp_path) is None
+    for said, text in ((7, "</s>"), ([9, 7], "<|im_end|>"), (None, None), (8, None)):
+        write("config.json", {"eos_token_id": said})
+        assert end_of_text_of(tmp_path) == text
+    write("tokenizer_config.json", {"sep_token": {"content": "[SEP]"}, "eos_token": None})
+    assert end_of_text_of(tmp_path) == "[SEP]"
+    write("tokenizer_config.json", {"sep_token": "[SEP]", "eos_token": "<|endoftext|>"})
+    assert end_of_text_of(tmp_path) == "<|endoftext|>"
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("form", ["BertProcessing", "TemplateProcessing"])
+def test_what_a_tokenizer_puts_behind_a_text_ends_it(tmp_path, form: str, several: bool) -> None:
+    special = (("[CLS]", 1), ("[SEP]", 2))
+    template = {"single": "[CLS] $A [SEP]", "pair": "[CLS] $A [SEP] $B [SEP]", "special_tokens": special}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "[CLS]": 1, "[SEP]": 2}, "[PAD]"))
+    made.add_special_tokens(["[PAD]", "[CLS]", "[SEP]"])
+    if form == "BertProcessing":
+        processor = tokenizers.processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    else:
+        processor = tokenizers.processors.TemplateProcessing(**template)
+    made.post_processor = tokenizers.processors.Sequence([processor]) if several else processor
+    made.save(str(tmp_path / "tokenizer.json"))
+    assert end_of_text_of(tmp_path) == "[SEP]"

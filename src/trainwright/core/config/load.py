@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -69,6 +69,7 @@ def load(
     environ: Mapping[str, str],
     prefix: str = "TRAINWRIGHT_",
     ignore: Collection[str] = (),
+    beneath: Callable[[Node], Node | None] | None = None,
 ) -> Loaded[T]:
     """Returns the validated ``model`` from defaults < preset < files < environment < overrides; the last one wins.
 
@@ -80,9 +81,11 @@ def load(
         environ: variables ``<prefix>KEY__KEY``, values as in overrides.
         prefix: what the variables' names begin with.
         ignore: names with the prefix that are not keys of the model.
+        beneath: is shown what all layers wrote and returns what else follows from it, a layer below them all, or None.
 
     Raises:
         RecipeErrors: every problem of every layer, one line each.
+        TrainwrightError: as ``beneath``.
     """
     problems: list[RecipeError] = []
     layers = [read_file(preset, problems, preset=True)] if preset is not None else []
@@ -98,6 +101,8 @@ def load(
     for layer in layers:
         assert layer is not None
         root = merge(root, layer, shape, problems)
+    if beneath is not None and (lowest := beneath(root)) is not None:
+        root = merge(lowest, root, shape, problems)
     try:
         value = model.model_validate(root.plain())
     except ValidationError as error:

@@ -8,10 +8,10 @@ from typing import Any, Literal
 from trainwright.core.frozen import dataclass
 
 Scalar = str | int | float | bool | None
-Layer = Literal["default", "preset", "file", "environment", "override"]
+Layer = Literal["default", "base", "preset", "file", "environment", "override"]
 Path = tuple[str | int, ...]
 
-LAYERS: tuple[Layer, ...] = ("default", "preset", "file", "environment", "override")
+LAYERS: tuple[Layer, ...] = ("default", "base", "preset", "file", "environment", "override")
 """Weakest first."""
 
 

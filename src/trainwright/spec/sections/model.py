@@ -14,10 +14,18 @@ from trainwright.core.plug_in import blaming
 from trainwright.spec.families.family import FAMILY, Family
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.dropout import Dropout
-from trainwright.spec.parts.experts import Balance, Experts
+from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
-from trainwright.spec.parts.rotary import RopeKind, RopeScaling
+from trainwright.spec.parts.rotary import RopeScaling
 from trainwright.spec.sections.base import Count, Section
+from trainwright.spec.sections.model_parts import (
+    DropoutSection,
+    ExpertsSection,
+    LatentSection,
+    RopeScalingSection,
+    ScalesSection,
+    VariantSection,
+)
 
 
 def _nearest_divisor(width: int, heads: int) -> int:
@@ -27,67 +35,20 @@ def _nearest_divisor(width: int, heads: int) -> int:
     return next(number for number in near if width % number == 0)
 
 
-class DropoutSection(Section):
-    """Rates of dropout in training, each element's own function of the seed, the step and its place."""
-
-    residual: float = Field(0.0, ge=0, lt=1, description="of each sub-layer's output, before it is added")
-    embedding: float = Field(0.0, ge=0, lt=1, description="of what enters the first block")
-    attention: float = Field(0.0, ge=0, lt=1, description="of attention's weights, which then are made whole")
-
-
-class RopeScalingSection(Section):
-    """How rotary frequencies are scaled, so that a model sees more tokens than it was trained with."""
-
-    kind: RopeKind = Field(description="linear, dynamic (NTK), yarn, llama3 or longrope")
-    factor: float = Field(1.0, gt=0, description="by which frequencies are divided")
-    original_tokens: int | None = Field(None, gt=0, description="context before it; for yarn, llama3 and longrope")
-    fast_turns: float = Field(32.0, gt=0, description="turns in that context from which on a frequency is kept")
-    slow_turns: float = Field(1.0, gt=0, description="turns in that context below which a frequency is divided")
-    truncated: bool = Field(True, description="whether yarn's bounds are whole elements of a head")
-    attention_factor: float = Field(1.0, gt=0, description="multiplies cosines and sines")
-    short_factors: tuple[float, ...] = Field((), description="longrope's divisors up to the original context")
-    long_factors: tuple[float, ...] = Field((), description="longrope's divisors beyond it")
-
-
-class ScalesSection(Section):
-    """Constants that multiply what flows between a network's parts."""
-
-    embedding: float | None = Field(None, gt=0, description="of embeddings; default: the family's")
-    residual: float | None = Field(None, gt=0, description="of a sub-layer's output; default: the family's")
-    attention: float | None = Field(None, gt=0, description="of scores; default: the family's, else head_size^-0.5")
-    logits_divisor: float | None = Field(None, gt=0, description="divides logits; default: the family's")
-
-
-class ExpertsSection(Section):
-    """A mixture of experts in place of the feed-forward, of a family that has it. How tokens choose is the family's."""
-
-    count: int = Field(gt=0, description="routed experts of a layer")
-    active: int = Field(gt=0, description="of them, those that each token passes")
-    ffn_width: int = Field(gt=0, description="feed-forward size of one expert")
-    shared_ffn_width: int = Field(0, ge=0, description="size of what every token passes beside them; 0: none")
-    dense_layers: int = Field(0, ge=0, description="first layers, which keep one feed-forward of model.ffn_width")
-    groups: int = Field(1, gt=0, description="groups of neighbouring experts")
-    active_groups: int = Field(1, gt=0, description="of them, those that a token's experts may be in")
-    scale: float | None = Field(None, gt=0, description="multiplies what routed experts return; default: the family's")
-    balance: Balance | None = Field(
-        None, description="what keeps their load even: a loss or a bias of each expert; default: the family's"
-    )
-    loss_weight: float | None = Field(
-        None,
-        ge=0,
-        description="weight of each sequence's balance loss beside the task's; default: 0.001, by bias 0.0001",
-    )
-    z_weight: float = Field(0.0, ge=0, description="weight of the loss of large router logits; 0: none")
-    bias_rate: float = Field(0.001, gt=0, description="what an update moves an expert's bias by (balance: bias)")
-
-
-class LatentSection(Section):
-    """Keys and values from one narrow latent, of a family that has it (DeepSeek)."""
-
-    query_rank: int | None = Field(None, gt=0, description="size of the queries' latent; default: none")
-    kv_rank: int = Field(gt=0, description="size of the latent of keys and values")
-    rope_size: int = Field(gt=0, description="elements of a head's key that positions turn, beside head_size others")
-    value_size: int | None = Field(None, gt=0, description="elements of a head's value; default: head_size")
+_SECTIONS: dict[str, type[Section]] = {
+    "rope_scaling": RopeScalingSection,
+    "scales": ScalesSection,
+    "experts": ExpertsSection,
+    "latent": LatentSection,
+}
+_KEYS = (
+    *("family", "layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "tied", "rope_theta", "norm_epsilon"),
+    *_SECTIONS,
+    "window_tokens",
+)
+"""Keys that a shape's fields of the same name are written as."""
+_TRAINING_ALONE = ("loss_weight", "z_weight", "bias_rate")
+"""Keys of experts that any base goes with."""
 
 
 class ModelSection(Section):
@@ -115,6 +76,9 @@ class ModelSection(Section):
     norm_epsilon: float = Field(1e-5, gt=0, description="epsilon of the normalisation layers")
     experts: ExpertsSection | None = Field(None, description="a mixture of experts, of a family that has it")
     latent: LatentSection | None = Field(None, description="latent attention, of a family that has it")
+    variant: VariantSection = Field(
+        default_factory=VariantSection, description="what this network has otherwise than its family"
+    )
     dropout: DropoutSection = Field(default_factory=DropoutSection, description="dropout in training")
     init_from: str | None = Field(
         None, description="start from the weights of this checkpoint, trained model or Hugging Face directory"
@@ -192,7 +156,8 @@ class ModelSection(Section):
             )
         scales = {name: scale for name, scale in self.scales.model_dump().items() if scale is not None}
         window = spec.window_tokens if self.window_tokens is None else self.window_tokens
-        return replace(spec, scales=replace(spec.scales, **scales), window_tokens=window)
+        varied = self.variant.fields(layers=spec.blocks)
+        return replace(spec, scales=replace(spec.scales, **scales), window_tokens=window, **varied)
 
     def _parts(self, family: Family) -> dict[str, Any]:
         """Returns the family's own fields, and experts and latent attention, which it has or has not.
@@ -243,23 +208,60 @@ class ModelSection(Section):
         yield from (self._difference(name, mended, base, then) for name in mended.body_differences(base))
 
     def _difference(self, name: str, asked: ModelSpec, base: ModelSpec, then: str = "") -> RecipeError:
+        varies = name in VariantSection.model_fields
+        key = f"model.variant.{name}" if varies else f"model.{name}" if name in type(self).model_fields else None
         return RecipeError(
             "the base has {name} {value}, this {whole} asks for {other}",
             where=f"model.{name}" if self.init_from is None else "model.init_from",
-            fix="write model.{name}={value}" if name in type(self).model_fields else None,
+            fix=None if key is None else "write {key}={value}",
             name=name,
+            key=key,
             value=_written(getattr(base, name)),
             whole=("step" if self.init_from is None else "recipe") + then,
             other=_written(getattr(asked, name)),
         )
 
 
+def keys_of(shape: ModelSpec) -> dict[str, Any]:
+    """Returns the keys of a ``model`` section that ask for this shape, as JSON has them, without those that are None.
+
+    What is about training alone (dropout, weights of balance losses) is not among them, nor what follows from others:
+    an image's tokens from its size.
+    """
+    section = {name: _as_section(name, getattr(shape, name)) for name in _KEYS}
+    if shape.sees_images:
+        section |= {"image_size": shape.image_size, "patch_size": shape.patch_size}
+    else:
+        section["context_tokens"] = shape.context_tokens
+    keys = {name: _as_json(value) for name, value in section.items() if value is not None}
+    plain = ModelSection.model_construct(**section).spec(vocabulary=shape.vocabulary)
+    varied = [name for name in VariantSection.model_fields if getattr(plain, name) != getattr(shape, name)]
+    return keys | ({"variant": {name: _varied(name, shape) for name in varied}} if varied else {})
+
+
+def _varied(name: str, shape: ModelSpec) -> Any:
+    """Returns a field of a shape as ``model.variant`` has it, which has no word for none."""
+    value = getattr(shape, name)
+    if value is not None:
+        return list(value) if isinstance(value, tuple) else value
+    if name == "window_layers":
+        return list(range(shape.blocks))
+    return 0 if name in ("score_cap", "logit_cap") else shape.bias
+
+
+def _as_json(value: Any) -> Any:
+    """Returns a key's value; of a section the keys that have one, what is about training alone left out."""
+    if not isinstance(value, Section):
+        return value
+    written = value.model_dump(mode="json", exclude_none=True)
+    return {name: part for name, part in written.items() if name not in _TRAINING_ALONE}
+
+
 def _as_section(name: str, value: Any) -> Any:
     """Returns a field of a shape as its section has it."""
-    sections: dict[str, type[Section]] = {"rope_scaling": RopeScalingSection, "scales": ScalesSection}
-    if name not in sections or value is None:
+    if name not in _SECTIONS or value is None:
         return value
-    section = sections[name]
+    section = _SECTIONS[name]
     return section(**{key: getattr(value, key) for key in section.model_fields})
 
 

@@ -1,0 +1,69 @@
+"""What a recipe leaves out because its base says it: the keys of its shape, and its tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trainwright.artifact.model_folder import TOKENIZER
+from trainwright.artifact.tokenizer import end_of_text_of
+from trainwright.core.config.tree import Node, ValueOrigin, node_of
+from trainwright.core.errors import DataError, TrainwrightError
+from trainwright.core.paths import local_path
+from trainwright.pipeline.base_weights import read_base_shape
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.sections.model import keys_of
+
+_NEEDED = ("layers", "width", "heads")
+"""Keys of ``model`` that no default stands for."""
+
+
+def keys_of_base(recipe: Node) -> Node | None:
+    """Returns the keys that follow from ``model.init_from`` of a recipe, or None where there is no base to read.
+
+    They are those of ``model`` that make the base's shape, and, where the recipe says no kind of tokenizer, that of the
+    base with its end of text. They stand below all that is written: what a recipe says of its own is held against the
+    base when it is checked.
+
+    Args:
+        recipe: what all its layers wrote.
+
+    Raises:
+        TrainwrightError: the base cannot be read, and the recipe does not say the shape itself.
+    """
+    model = recipe.child("model")
+    named = None if model is None else model.child("init_from")
+    if model is None or named is None or not isinstance(named.content, str):
+        return None
+    try:
+        folder = local_path(named.content)
+        shape = _shape(folder)
+    except TrainwrightError as error:
+        if all(model.child(name) is not None for name in _NEEDED):
+            return None  # whether it can be trained is checked later
+        seen = error.where if error.seen is None else f"{error.where}: {error.seen}"
+        raise error.at(named.origin, seen=seen) from error
+    if shape is None:
+        return None
+    keys: dict[str, Any] = {"model": keys_of(shape)}
+    if not shape.sees_images and (folder / TOKENIZER).is_file() and _takes_tokenizer(recipe):
+        keys["data"] = {"tokenizer": _tokenizer(folder)}
+    return node_of(keys, ValueOrigin(layer="base", where=f"base {named.content}"))
+
+
+def _shape(folder: Path) -> ModelSpec | None:
+    if not folder.is_dir():
+        raise DataError("no such directory", where=folder, expected="a Hugging Face directory or a checkpoint")
+    return read_base_shape(folder)
+
+
+def _takes_tokenizer(recipe: Node) -> bool:
+    """Returns whether a recipe leaves open which tokenizer it has."""
+    data = recipe.child("data")
+    tokenizer = None if data is None else data.child("tokenizer")
+    return data is not None and (tokenizer is None or set(tokenizer.plain() or {}) <= {"end_of_text"})
+
+
+def _tokenizer(folder: Path) -> dict[str, str]:
+    end = end_of_text_of(folder)
+    return {"kind": "pretrained", "path": str(folder / TOKENIZER)} | ({} if end is None else {"end_of_text": end})
