@@ -18,7 +18,7 @@ from trainwright.core.paths import local_path
 from trainwright.hardware.catalogue.models import read_model
 from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
 from trainwright.hardware.machine.shared import kept_machine
-from trainwright.pipeline.base_keys import keys_of_base
+from trainwright.pipeline.base.keys import keys_of_base
 from trainwright.pipeline.calibration import NOTHING, ledger_of, with_runs
 from trainwright.pipeline.planning import plan_here, question_about, training_of
 from trainwright.pipeline.presets import preset_file

@@ -110,7 +110,7 @@ def read_recipe(inputs: Sequence[str], *, preset: str | None, command: str) -> L
     """
     # pydantic and the recipe's models take longer to import than all of --help may.
     from trainwright.core.config.load import load
-    from trainwright.pipeline.base_keys import keys_of_base
+    from trainwright.pipeline.base.keys import keys_of_base
     from trainwright.pipeline.steps import steps
     from trainwright.spec.recipe import Recipe
 

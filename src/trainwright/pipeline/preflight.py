@@ -13,7 +13,7 @@ from trainwright.artifact.tokenizer import load_tokenizer
 from trainwright.core.errors import MachineError, RecipeErrors, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.core.registry import load
-from trainwright.pipeline.base_weights import base_problems
+from trainwright.pipeline.base.weights import base_problems
 from trainwright.pipeline.graph import Step, upstream
 from trainwright.pipeline.length_and_labels import dataset_problems
 from trainwright.pipeline.steps import with_trained_model

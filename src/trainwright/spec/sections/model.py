@@ -208,15 +208,14 @@ class ModelSection(Section):
         yield from (self._difference(name, mended, base, then) for name in mended.body_differences(base))
 
     def _difference(self, name: str, asked: ModelSpec, base: ModelSpec, then: str = "") -> RecipeError:
-        varies = name in VariantSection.model_fields
+        value, varies = _written(getattr(base, name)), name in VariantSection.model_fields
         key = f"model.variant.{name}" if varies else f"model.{name}" if name in type(self).model_fields else None
         return RecipeError(
             "the base has {name} {value}, this {whole} asks for {other}",
             where=f"model.{name}" if self.init_from is None else "model.init_from",
-            fix=None if key is None else "write {key}={value}",
+            fix=None if key is None else f"write {key}={value}",
             name=name,
-            key=key,
-            value=_written(getattr(base, name)),
+            value=value,
             whole=("step" if self.init_from is None else "recipe") + then,
             other=_written(getattr(asked, name)),
         )

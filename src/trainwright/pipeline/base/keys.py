@@ -10,7 +10,7 @@ from trainwright.artifact.tokenizer import end_of_text_of
 from trainwright.core.config.tree import Node, ValueOrigin, node_of
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.paths import local_path
-from trainwright.pipeline.base_weights import read_base_shape
+from trainwright.pipeline.base.weights import read_base_shape
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.model import keys_of
 

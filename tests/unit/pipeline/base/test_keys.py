@@ -14,7 +14,7 @@ from fixtures.tiny_models import tokenizer, write_trained
 from trainwright.core.config.load import Loaded, load
 from trainwright.core.errors import RecipeErrors, TrainwrightError
 from trainwright.model.build import build_network
-from trainwright.pipeline.base_keys import keys_of_base
+from trainwright.pipeline.base.keys import keys_of_base
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.model import ModelSection, keys_of
 

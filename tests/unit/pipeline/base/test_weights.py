@@ -16,7 +16,7 @@ from fixtures.tiny_models import tokenizer, write_trained
 from trainwright.core.errors import TrainwrightError
 from trainwright.model import hf
 from trainwright.model.build import build_network
-from trainwright.pipeline.base_weights import base_problems
+from trainwright.pipeline.base.weights import base_problems
 from trainwright.pipeline.steps import steps
 
 
@@ -174,8 +174,8 @@ def test_without_torch_its_shape_and_its_weights_headers_are_judged(tmp_path, ba
     folder = base("model.layers=5")
     assert len(said(tmp_path, folder, "model.layers=5")) == 0
     if not installed:
-        monkeypatch.setattr("trainwright.pipeline.base_weights.find_spec", lambda name: None)
-    monkeypatch.setattr("trainwright.pipeline.base_weights.load", None)  # which would load torch
+        monkeypatch.setattr("trainwright.pipeline.base.weights.find_spec", lambda name: None)
+    monkeypatch.setattr("trainwright.pipeline.base.weights.load", None)  # which would load torch
     assert said(tmp_path, folder, "model.layers=5", load_torch=not installed) == []
     _cut(folder)
     found = said(tmp_path, folder, load_torch=not installed)

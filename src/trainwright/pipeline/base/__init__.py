@@ -1,0 +1,1 @@
+"""The model that a training begins with: what a recipe takes from it, and whether it fits."""
