@@ -59,7 +59,7 @@ from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.step import TrainingStep, Update
 from trainwright.stages.train.world import ALONE, World
 
-DROPOUT = Dropout(residual=0.2, embedding=0.1, attention=0.3)
+DROPOUT = Dropout(residual=0.2, embedding=0.1, attention=0.3, depth=0.4)
 TERMS = LossSection(label_smoothing=0.2, z_weight=0.01, l1_weight=1e-3, l2_weight=1e-2)
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16}
 FIRST_SCALE, FORCED_STEPS, SPOILT_STEP = 2.0**27, 4, 8

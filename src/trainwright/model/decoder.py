@@ -189,7 +189,8 @@ class Decoder(Network):
         self.compute_dtype = dtype
         self._selective = load(SELECTIVE, kind="recompute") if recompute == "selective" else None
         self.share: Share | None = None
-        self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
+        drops = load(DROPOUTS, kind="dropout") if spec.dropout else None
+        self.dropouts: Dropouts | None = None if drops is None else drops(spec.dropout, spec.layers)
         self.context_of: Callable[..., Context] | None = None
         self.context_ranks = 1
         self.masked_kernel_of: Callable[..., MaskedKernel] | None = None

@@ -38,6 +38,8 @@ Mix = Callable[[Tensor, Tensor], Tensor]
 """Takes attention's weights and values, of one key head for each query head."""
 
 EMBEDDED, WEIGHTS, ATTENTION_OUTPUT, FFN_OUTPUT = range(4)
+BRANCH = 1 << 24
+"""Added to the site of a sub-layer's output: that of the sub-layer as a whole. There are fewer layers than that."""
 
 
 def sample_keys(seed: int, step: int, rows: Sequence[int]) -> Int[Tensor, " batch"]:
@@ -173,6 +175,34 @@ def without(
     return result
 
 
+class _Skipped(torch.autograd.Function):
+    """``x`` without the sequences that skip it, the others scaled by 1 / (1 - rate); they are drawn again backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, samples: Tensor, site: int, rate: float) -> Tensor:
+        ctx.save_for_backward(samples)
+        ctx.where = site, rate
+        return _skipped(x, samples, site, rate)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,), (samples,) = grads, ctx.saved_tensors
+        return _skipped(grad, samples, *ctx.where), None, None, None
+
+
+def _skipped(x: Tensor, samples: Tensor, site: int, rate: float) -> Tensor:
+    stays = kept(samples, site, rate, torch.zeros(1, dtype=torch.int64, device=x.device))
+    return _scaled(x, stays.unsqueeze(-1), rate)
+
+
+def skipped(
+    x: Float[Tensor, "batch seq width"], samples: Int[Tensor, " batch"], *, site: int, rate: float
+) -> Float[Tensor, "batch seq width"]:
+    """Returns ``x`` with each sequence zero with probability ``rate``, and the others scaled by 1 / (1 - rate)."""
+    result: Tensor = _Skipped.apply(x, samples, site, rate)
+    return result
+
+
 def mixed_without(
     weights: Float[Tensor, "batch heads seq keys"],
     value: Float[Tensor, "batch heads keys head"],
@@ -214,11 +244,11 @@ class Draw:
 
     def attention_output(self, x: Float[Tensor, "batch seq width"], layer: int) -> Float[Tensor, "batch seq width"]:
         """Returns what a layer's attention adds to the residual stream."""
-        return self._without(x, 4 * layer + ATTENTION_OUTPUT, self.dropouts.rates.residual)
+        return self._branch(x, layer, ATTENTION_OUTPUT)
 
     def ffn_output(self, x: Float[Tensor, "batch seq width"], layer: int) -> Float[Tensor, "batch seq width"]:
         """Returns what a layer's feed-forward adds to the residual stream."""
-        return self._without(x, 4 * layer + FFN_OUTPUT, self.dropouts.rates.residual)
+        return self._branch(x, layer, FFN_OUTPUT)
 
     def mix(self, layer: int, *, queries: Int[Tensor, " seq"] | None = None, heads_before: int = 0) -> Mix | None:
         """Returns a layer's product of attention's weights and values; None where no weight is dropped.
@@ -234,6 +264,13 @@ class Draw:
             return None
         return partial(mixed_without, samples=samples, queries=queries, site=site, rate=rate, first_head=first)
 
+    def _branch(self, x: Tensor, layer: int, which: int) -> Tensor:
+        """Returns what a sub-layer adds to the residual stream: without elements, and without it as a whole."""
+        rates, site = self.dropouts.rates, 4 * layer + which
+        x = self._without(x, site, rates.residual)
+        rate = rates.at_depth(layer, self.dropouts.layers)
+        return skipped(x, self.samples, site=BRANCH + site, rate=rate) if rate else x
+
     def _without(self, x: Tensor, site: int, rate: float) -> Tensor:
         first = self.dropouts.first_channel
         return without(x, self.samples, self.places, site=site, rate=rate, first_channel=first) if rate else x
@@ -241,9 +278,13 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Dropouts:
-    """The dropout of a network, or of a part of it: rates, and the first of its heads and of its residual channels."""
+    """The dropout of a network, or of a part of it: rates, and the first of its heads and of its residual channels.
+
+    ``layers`` are those of the whole network.
+    """
 
     rates: Dropout
+    layers: int
     first_head: int = 0
     first_channel: int = 0
 

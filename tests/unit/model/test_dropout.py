@@ -261,7 +261,7 @@ def test_nothing_is_dropped_without_training_or_at_rate_zero(tiny, family):
     expected = plain(ids)
     assert torch.equal(network(tiny, family).eval()(ids), expected)
     assert torch.equal(plain(ids, samples=samples), expected)
-    for rates in (Dropout(residual=0.1), Dropout(embedding=0.1), Dropout(attention=0.1)):
+    for rates in (Dropout(residual=0.1), Dropout(embedding=0.1), Dropout(attention=0.1), Dropout(depth=0.9)):
         assert not torch.allclose(network(tiny, family, dropout=rates)(ids, samples=samples), expected)
 
 
@@ -287,8 +287,8 @@ def test_computing_again_gives_the_same_bits(tiny, family, dtype):
 def test_a_part_of_a_sequence_or_of_the_width_is_dropped_as_in_the_whole():
     samples, x = sample_keys(1, 2, range(2)), torch.randn(2, 8, 6)
     ids = torch.zeros(2, 8, dtype=torch.long)
-    draw = Dropouts(ALL).draw(ids, samples, None)
-    part = replace(Dropouts(ALL), first_channel=4).draw(ids[:, 3:], samples, arange(3, 8))
+    draw = Dropouts(ALL, 2).draw(ids, samples, None)
+    part = replace(Dropouts(ALL, 2), first_channel=4).draw(ids[:, 3:], samples, arange(3, 8))
     for which in ("embedded", "attention_output", "ffn_output"):
         more = () if which == "embedded" else (1,)
         whole = getattr(draw, which)(x, *more)
@@ -298,11 +298,34 @@ def test_a_part_of_a_sequence_or_of_the_width_is_dropped_as_in_the_whole():
         assert not torch.equal(first == 0, second == 0)
 
 
+def test_a_sequence_skips_a_whole_sub_layer_and_later_layers_more_often():
+    samples, x = sample_keys(1, 2, range(4000)), torch.ones(4000, 3, 2, dtype=torch.float64)
+    draw = Dropouts(Dropout(depth=0.5), 4).draw(x, samples, None)
+    for layer, rate in enumerate((0.125, 0.25, 0.375, 0.5)):
+        for which in (draw.attention_output, draw.ffn_output):
+            result = which(x, layer)
+            stayed = result[:, 0, 0] != 0
+            assert torch.equal(result, torch.where(stayed, x[:, 0, 0] / (1 - rate), 0.0)[:, None, None].expand_as(x))
+            assert dropped_share(stayed) == pytest.approx(rate, abs=4 * (rate * (1 - rate) / 4000) ** 0.5)
+    of_attention, of_ffn = draw.attention_output(x, 3)[:, 0, 0] != 0, draw.ffn_output(x, 3)[:, 0, 0] != 0
+    assert dropped_share(of_attention | of_ffn) == pytest.approx(0.25, abs=0.03), "independently of each other"
+
+
+def test_what_skips_has_no_gradient_and_the_rest_is_scaled():
+    samples, x = sample_keys(1, 2, range(16)), torch.randn(16, 3, 2, dtype=torch.float64, requires_grad=True)
+    draw = Dropouts(Dropout(depth=0.5), 1).draw(x, samples, None)
+    draw.ffn_output(x, 0).sum().backward()
+    rows = torch.tensor([stays(int(key), (1 << 24) + 3, 0.5, 0) for key in samples])
+    assert 0 < int(rows.sum()) < 16
+    assert x.grad is not None and torch.equal(x.grad, torch.where(rows, 2.0, 0.0)[:, None, None].expand_as(x).double())
+
+
 def test_weights_that_are_dropped_are_taken_after_softmax_of_the_causal_scores():
     query, key, value = (torch.randn(2, 4, 5, 3, dtype=torch.float64) for _ in range(3))
-    draw = Dropouts(Dropout(attention=0.4)).draw(torch.zeros(2, 5, dtype=torch.long), sample_keys(1, 2, range(2)), None)
+    ids = torch.zeros(2, 5, dtype=torch.long)
+    draw = Dropouts(Dropout(attention=0.4), 2).draw(ids, sample_keys(1, 2, range(2)), None)
     weights = torch.softmax((query @ key.mT / 3**0.5).masked_fill(torch.ones(5, 5).triu(1) > 0, -math.inf), dim=-1)
     stay = kept(draw.samples, 4 * 2 + WEIGHTS, 0.4, arange(4), arange(5), arange(5))
     expected = (weights * stay / 0.6) @ value
     torch.testing.assert_close(attend(query, key, value, None, mix=draw.mix(2)), expected)
-    assert Dropouts(Dropout(residual=0.4)).draw(torch.zeros(2, 5, dtype=torch.long), draw.samples, None).mix(2) is None
+    assert Dropouts(Dropout(residual=0.4), 2).draw(ids, draw.samples, None).mix(2) is None

@@ -98,7 +98,8 @@ class Encoder(Network):
         self.spec = spec
         self.compute_dtype = dtype
         self._selective = load(SELECTIVE, kind="recompute") if recompute == "selective" else None
-        self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
+        drops = load(DROPOUTS, kind="dropout") if spec.dropout else None
+        self.dropouts: Dropouts | None = None if drops is None else drops(spec.dropout, spec.layers)
         width = spec.width
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, width))
         self.positions = nn.Parameter(torch.empty(spec.context_tokens + spec.extra_positions, width))

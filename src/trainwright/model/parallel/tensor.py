@@ -237,7 +237,9 @@ def _become(network: Decoder, ranks: Ranks) -> None:
         network.alibi = network.alibi.part(heads)
     if network.dropouts is not None:
         first = heads.start
-        network.dropouts = TensorDropouts(network.dropouts.rates, first_head=first, ranks=ranks)
+        network.dropouts = TensorDropouts(
+            network.dropouts.rates, network.dropouts.layers, first_head=first, ranks=ranks
+        )
     network.__class__ = TensorDecoder
     assert isinstance(network, TensorDecoder)
     network.ranks, network.entries = ranks, even(network.spec.vocabulary, ranks.size)

@@ -131,7 +131,8 @@ class ViT(Network):
         self.spec = spec
         self.compute_dtype = dtype
         self._selective = load(SELECTIVE, kind="recompute") if recompute == "selective" else None
-        self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
+        drops = load(DROPOUTS, kind="dropout") if spec.dropout else None
+        self.dropouts: Dropouts | None = None if drops is None else drops(spec.dropout, spec.layers)
         self.patch = Linear(CHANNELS * spec.patch_size**2, spec.width, bias=True)
         self.class_token = nn.Parameter(torch.empty(spec.width))
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width))

@@ -18,6 +18,9 @@ class DropoutSection(Section):
     residual: float = Field(0.0, ge=0, lt=1, description="of each sub-layer's output, before it is added")
     embedding: float = Field(0.0, ge=0, lt=1, description="of what enters the first block")
     attention: float = Field(0.0, ge=0, lt=1, description="of attention's weights, which then are made whole")
+    depth: float = Field(
+        0.0, ge=0, lt=1, description="of whole sub-layers of the last block; of earlier ones less (stochastic depth)"
+    )
 
 
 class RopeScalingSection(Section):

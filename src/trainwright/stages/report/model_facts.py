@@ -164,6 +164,7 @@ def _dropout(dropout: Dropout) -> str:
         ("of sub-layers' outputs", dropout.residual),
         ("of embeddings", dropout.embedding),
         ("of attention's weights", dropout.attention),
+        ("of the last block's sub-layers", dropout.depth),
     )
     return ", ".join(f"{rate:.4g} {what}" for what, rate in rates if rate)
 

@@ -76,8 +76,7 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = 
     tokens, size = batch.tokens, batch.element_bytes
     if model.sees_images:
         pixels = size * 3 * model.image_size**2  # the patches, for the gradient of their projection
-        dropped = 8 * (batch.sequences + batch.sequence_tokens) if model.dropout else 0
-        return batch.sequences * pixels + _norm_bytes(model, batch) + dropped
+        return batch.sequences * pixels + _norm_bytes(model, batch) + _key_bytes(model, batch, recompute)
     rows = tokens if batch.document_masking else batch.sequence_tokens // batch.cp
     # Of values and keys of two sizes a processor's fused kernel makes whole scores too.
     adds = _makes_scores(model, batch) or (model.latent is not None and batch.device_kind == "cpu")
@@ -85,11 +84,21 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = 
     masks = _masks(model, batch) * _mask_bytes(model, batch) if keeps_masks else 0
     if batch.kernels.attention in MASKED_KERNELS:
         masks = len(_windows(model)) * _block_mask_bytes(batch) if batch.kernels.attention == "flex" else 0
-    # Dropout's masks are made again, from keys of the sequences and their tokens' places.
-    keys = 8 * (batch.sequences + batch.sequence_tokens) if model.dropout else 0
     absent = tokens if batch.tp > 1 else 0  # which tokens other ranks look up
     norms = (1 + model.embedding_norm) * _norm_bytes(model, batch)
-    return 8 * tokens + absent + _position_bytes(model, rows, size) + norms + masks + keys
+    return (
+        8 * tokens + absent + _position_bytes(model, rows, size) + norms + masks + _key_bytes(model, batch, recompute)
+    )
+
+
+def _key_bytes(model: ModelSpec, batch: MicroBatch, recompute: Recompute) -> int:
+    """Returns the bytes from which dropout's masks are made again: keys of the sequences, and their tokens' places.
+
+    A sub-layer that a sequence skips knows no places; a block that is computed again is given them all the same.
+    """
+    placed = model.dropout.of_elements or recompute != "none"
+    places = batch.sequence_tokens if placed else 0
+    return 8 * (batch.sequences + places) if model.dropout else 0
 
 
 def _position_bytes(model: ModelSpec, rows: int, size: int) -> int:

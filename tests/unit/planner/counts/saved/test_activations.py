@@ -211,10 +211,11 @@ RATES = [
     Dropout(embedding=0.1),
     Dropout(attention=0.1),
     Dropout(residual=0.1, embedding=0.2, attention=0.3),
+    Dropout(depth=0.1),
 ]
 
 
-@pytest.mark.parametrize("rates", RATES, ids=["residual", "embedding", "attention", "all"])
+@pytest.mark.parametrize("rates", RATES, ids=["residual", "embedding", "attention", "all", "depth"])
 @pytest.mark.parametrize("spec", [LLAMA, replace(LLAMA, kv_heads=1), GPT2], ids=["llama", "grouped", "gpt2"])
 @pytest.mark.parametrize("recompute", ["none", "full"])
 @pytest.mark.parametrize("tokens", [64, WHOLE_SCORES_TOKENS + 64])
