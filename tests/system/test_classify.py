@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+from trainwright.cli.main import main
+
 pytestmark = pytest.mark.slow
 
 RECIPE = """
@@ -90,6 +92,15 @@ def test_a_classifier_is_trained_from_a_base_of_the_same_recipe(classified, proj
     assert done.stderr.count("a new head for 2 labels") == 1
     evaluation = json.loads((project.artifact("evaluate") / "evaluation.json").read_text())
     assert evaluation["splits"]["test"]["metrics"]["accuracy"]["value"] > 0.9
+
+
+def test_a_recipe_that_init_writes_is_trained(classified, project_of, monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(classified.recipe.parent)
+    assert main(["init", "classify", "--data", "reviews.jsonl"]) == 0
+    project = project_of(recipe=classified.recipe.parent / "classify.yaml", workspace=tmp_path / "runs")
+    smaller = ("model.layers=1", "model.width=32", "data.tokenizer.vocabulary=320", "train.exec.compile=false")
+    trained = project.json("train", "train.duration=2 steps", *smaller)
+    assert "accuracy" in json.dumps(trained)
 
 
 def test_a_source_without_labels_is_refused_before_anything_runs(classified, project_of, tmp_path) -> None:

@@ -47,6 +47,8 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "init": Command("trainwright.cli.recipe.init", "write a recipe from three answers: task, model, data"),
+    "recipes": Command("trainwright.cli.catalog.recipes", "list the recipes that come along, and write one out"),
     "run": Command("trainwright.cli.recipe.run", "do all that a recipe says, from corpus to served model"),
     "doctor": Command("trainwright.cli.recipe.doctor", "look at this machine and measure what it can do"),
     "plan": Command("trainwright.cli.plan.plan", "say whether it fits, how long it takes and what it costs"),

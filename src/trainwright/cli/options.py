@@ -74,6 +74,11 @@ OPTIONS = {
     "out": "--out",
     "max_concurrent": "--max-concurrent",
     "engine": "--engine",
+    "data": "--data",
+    "text": "--text",
+    "label": "--label",
+    "out_file": "--out-file",
+    "force": "--force",
 }
 """Fields of questions, run specifications, workloads and servers, places to write to, and the options that set them."""
 

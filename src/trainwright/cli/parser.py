@@ -80,6 +80,14 @@ class CommandParser(argparse.ArgumentParser):
             fix = f"a model or a recipe is given so: {self.prog} --model {shlex.quote(unknown[0])}"
         raise RecipeError("unknown argument", where=self.prog, seen=repr(" ".join(unknown)), fix=fix)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As argparse does; of a value that is none of those to choose from the nearest is named."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            near = did_you_mean(str(value), map(str, action.choices or ()))
+            raise RecipeError(str(error), where=self.prog, fix=near or f"see: {self.prog} --help") from error
+
     def error(self, message: str) -> NoReturn:
         """Raise what argparse finds wrong.
 

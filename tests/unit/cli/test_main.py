@@ -29,7 +29,7 @@ def test_help_lists_every_command_in_order(capsys):
         assert printed.strip() == help_text()
     listed = [line.split()[0] for line in printed.splitlines() if line.startswith("  ") and line.split()[0] in COMMANDS]
     assert listed == list(COMMANDS)
-    assert listed[:5] == ["run", "doctor", "plan", "recommend", "data"]
+    assert listed[:6] == ["init", "recipes", "run", "doctor", "plan", "recommend"]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])

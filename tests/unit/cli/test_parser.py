@@ -98,3 +98,10 @@ def test_an_option_of_another_command_names_that_command(parser):
     parser.having = {"--deadline": ["trainwright recommend"]}.get
     with pytest.raises(RecipeError, match="trainwright recommend has it"):
         parser.parse_args(["--deadline", "3d"])
+
+
+def test_of_what_cannot_be_chosen_the_nearest_is_named():
+    parser = CommandParser(prog="trainwright fake")
+    parser.add_argument("shell", choices=("bash", "zsh"))
+    with pytest.raises(RecipeError, match=r"invalid choice: 'bsh' .*; did you mean 'bash'\?"):
+        parser.parse_args(["bsh"])

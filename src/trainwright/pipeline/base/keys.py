@@ -10,8 +10,9 @@ from trainwright.artifact.tokenizer import end_of_text_of
 from trainwright.core.config.tree import Node, ValueOrigin, node_of
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.paths import local_path
-from trainwright.pipeline.base.weights import read_base_shape
+from trainwright.pipeline.base.weights import like_trained_here, read_base_shape
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.sections.data import TokenizerSection
 from trainwright.spec.sections.model import keys_of
 
 _NEEDED = ("layers", "width", "heads")
@@ -46,7 +47,7 @@ def keys_of_base(recipe: Node) -> Node | None:
     if shape is None:
         return None
     keys: dict[str, Any] = {"model": keys_of(shape)}
-    if not shape.sees_images and (folder / TOKENIZER).is_file() and _takes_tokenizer(recipe):
+    if not shape.sees_images and (folder / TOKENIZER).is_file() and _takes_tokenizer(recipe, shape, folder):
         keys["data"] = {"tokenizer": _tokenizer(folder)}
     return node_of(keys, ValueOrigin(layer="base", where=f"base {named.content}"))
 
@@ -57,11 +58,20 @@ def _shape(folder: Path) -> ModelSpec | None:
     return read_base_shape(folder)
 
 
-def _takes_tokenizer(recipe: Node) -> bool:
-    """Returns whether a recipe leaves open which tokenizer it has."""
+def _takes_tokenizer(recipe: Node, shape: ModelSpec, folder: Path) -> bool:
+    """Returns whether a recipe leaves open which tokenizer it has.
+
+    So too where it says the base's vocabulary, by which a plan counts before the base is there, and no training of a
+    tokenizer could give the base's.
+    """
     data = recipe.child("data")
     tokenizer = None if data is None else data.child("tokenizer")
-    return data is not None and (tokenizer is None or set(tokenizer.plain() or {}) <= {"end_of_text"})
+    written: Any = {} if tokenizer is None else tokenizer.plain() or {}
+    if data is None or not set(written) <= {"end_of_text", "vocabulary"}:
+        return False
+    end = str(written.get("end_of_text", TokenizerSection.model_fields["end_of_text"].default))
+    same = written.get("vocabulary") == shape.vocabulary and not like_trained_here(folder / TOKENIZER, end)
+    return "vocabulary" not in written or same
 
 
 def _tokenizer(folder: Path) -> dict[str, str]:

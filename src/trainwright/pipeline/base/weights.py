@@ -102,7 +102,7 @@ def _other_tokens(recipe: Recipe, shape: ModelSpec, folder: Path) -> Iterator[Re
             seen=f"{shape.vocabulary}, at most {section.vocabulary}",
             fix=fix,
         )
-    elif not _like_trained_here(folder / TOKENIZER, section.end_of_text):
+    elif not like_trained_here(folder / TOKENIZER, section.end_of_text):
         yield RecipeError(
             "the base's tokenizer is of another kind than the one that is trained for this recipe",
             where="data.tokenizer",
@@ -112,7 +112,7 @@ def _other_tokens(recipe: Recipe, shape: ModelSpec, folder: Path) -> Iterator[Re
         )
 
 
-def _like_trained_here(path: Path, end_of_text: str) -> bool:
+def like_trained_here(path: Path, end_of_text: str) -> bool:
     """Returns whether training could give these tokens; so too of a file that cannot be read, which others report."""
     try:
         model = read_object(path).get("model")

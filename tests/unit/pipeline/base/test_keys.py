@@ -104,3 +104,15 @@ def said(read, base: Path) -> tuple[Any, ...]:
     with pytest.raises(TrainwrightError) as caught:
         read(base)
     return caught.value.what, caught.value.where, caught.value.seen
+
+
+def test_a_vocabulary_alone_is_what_plans_count_by_until_the_base_is_there(read, base) -> None:
+    """Of a base whose tokenizer no recipe trains; of another vocabulary, or one of ours, what is written holds."""
+    ours = read(base, data="tokenizer: {vocabulary: 320}").value.data.tokenizer
+    assert ours.kind == "byte-bpe"
+    foreign = json.loads((base / "tokenizer.json").read_text())
+    foreign["model"]["vocab"]["<|endoftext|>"] = 0
+    (base / "tokenizer.json").write_text(json.dumps(foreign))
+    theirs, others = (read(base, data=f"tokenizer: {{vocabulary: {n}}}").value.data.tokenizer for n in (320, 321))
+    assert (theirs.kind, theirs.path, theirs.vocabulary) == ("pretrained", f"{base}/tokenizer.json", 320)
+    assert others.kind == "byte-bpe"

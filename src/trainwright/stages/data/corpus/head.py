@@ -44,7 +44,7 @@ def labels_at_head(section: DataSection) -> tuple[str, ...]:
         return ()
     first = _files(list_files(section.model_copy(update={"sources": section.sources[:1]})), 1)
     clean, kept = Cleaner(section.clean), dict[str, str]()
-    for document in (document for file in first for document in _documents(source.head, file)):
+    for document in (document for file in first for document in documents_of(source.head, file)):
         if document.text is not None and document.label is not None:
             text, reason_to_drop = clean(document.text)
             if reason_to_drop is None:
@@ -63,7 +63,7 @@ def _labels_of_images(section: DataSection) -> tuple[str, ...]:
         by_name = set(filter(None, map(source.label, files)))
         labels |= by_name
         if not by_name:
-            heads = (document for file in files[:1] for document in _documents(source.head, file))
+            heads = (document for file in files[:1] for document in documents_of(source.head, file))
             labels.update(document.label for document in heads if document.label is not None)
     return tuple(sorted(labels))
 
@@ -136,7 +136,7 @@ def _has_text(source: Source[Any], files: Iterable[CorpusFile]) -> bool:
     """Returns whether there is a document in the first ``PATIENCE_BYTES``."""
     patience_bytes = PATIENCE_BYTES
     for file in files:
-        for document in _documents(source.read, file):
+        for document in documents_of(source.read, file):
             if document.whole:
                 return True
             patience_bytes -= document.size_bytes
@@ -147,17 +147,19 @@ def _has_text(source: Source[Any], files: Iterable[CorpusFile]) -> bool:
 
 def _at_head(source: Source[Any], file: CorpusFile) -> Iterator[RawDocument]:
     """Yields the documents of a head, and the records without one that the file's index counts."""
-    head = list(_documents(source.head, file))
+    head = list(documents_of(source.head, file))
     yield from head
     if all(document.whole for document in head):
-        yield from _documents(source.flawed, file)
+        yield from documents_of(source.flawed, file)
 
 
 def _files(entries: Iterable[Entry], most: int) -> Iterator[CorpusFile]:
     return islice((entry for entry in entries if isinstance(entry, CorpusFile)), most)
 
 
-def _documents(read: Callable[[BinaryIO, FileRange], Iterator[RawDocument]], file: CorpusFile) -> Iterator[RawDocument]:
+def documents_of(
+    read: Callable[[BinaryIO, FileRange], Iterator[RawDocument]], file: CorpusFile
+) -> Iterator[RawDocument]:
     """Yields the documents; of a damaged file its problem, and none of one that cannot be opened, which is skipped."""
     try:
         with Path(file.location).open("rb") as raw:

@@ -1,0 +1,1 @@
+"""Recipes that nobody has to write: new ones from three answers, and those that come with trainwright."""
