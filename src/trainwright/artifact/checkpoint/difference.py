@@ -10,19 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.artifact.checkpoint.index import IndexedTensor
+from trainwright.artifact.checkpoint.numbers import as_numbers
 from trainwright.artifact.checkpoint.reader import CheckpointReader
-
-_NUMPY = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "F16": np.float16,
-    "I64": np.int64,
-    "I32": np.int32,
-    "I16": np.int16,
-    "I8": np.int8,
-    "U8": np.uint8,
-    "BOOL": np.uint8,
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +78,7 @@ def _of_tensor(
 
 
 def _values(name: str, dtype: str, a: NDArray[np.uint8], b: NDArray[np.uint8]) -> TensorDifference:
-    x, y = _numbers(a, dtype), _numbers(b, dtype)
+    x, y = as_numbers(a, dtype), as_numbers(b, dtype)
     if x is None or y is None:
         return TensorDifference(name=name, kind="values")
     with np.errstate(invalid="ignore", over="ignore"):
@@ -101,11 +90,3 @@ def _values(name: str, dtype: str, a: NDArray[np.uint8], b: NDArray[np.uint8]) -
     return TensorDifference(
         name=name, kind="values", elements=elements, max_abs=float(distance.max()), relative=relative
     )
-
-
-def _numbers(data: NDArray[np.uint8], dtype: str) -> NDArray[np.float64] | None:
-    """Returns bytes as numbers; None where numpy has no such dtype."""
-    if dtype == "BF16":
-        wide = data.view(np.uint16).astype(np.uint32) << 16
-        return wide.view(np.float32).astype(np.float64)
-    return data.view(_NUMPY[dtype]).astype(np.float64) if dtype in _NUMPY else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright.artifact.checkpoint.index import FOLDER, PREFIX, is_checkpoint
+from trainwright.artifact.checkpoint.index import FOLDER, PREFIX, checkpoints_in, is_checkpoint
 from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.core.errors import DataError
 
@@ -41,6 +41,20 @@ def list_checkpoints(place: Path) -> list[Listed]:
         expected = f"a checkpoint, a training, its folder {FOLDER}, or a workspace of trainings"
         raise DataError("no checkpoints here", where=place, expected=expected)
     return found
+
+
+def last_checkpoints(training: Path, count: int) -> list[Path]:
+    """Returns the last complete checkpoints of a training, oldest first.
+
+    Raises:
+        DataError: there are fewer.
+    """
+    found = checkpoints_in(training / FOLDER) or checkpoints_in(training)
+    if len(found) < count:
+        fix = "keep more: train.exec.keep_checkpoints, or train.exec.keep_every_steps"
+        seen = ", ".join(path.name for path in found) or "none"
+        raise DataError("too few checkpoints in this training", where=training, seen=seen, expected=f"{count}", fix=fix)
+    return found[len(found) - count :]
 
 
 def _folders(place: Path) -> Iterator[Path]:

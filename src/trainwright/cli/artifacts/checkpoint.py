@@ -1,4 +1,4 @@
-"""List, check, convert and compare the checkpoints of trainings, whatever layouts wrote them; torch is not needed."""
+"""List, check, convert, average and compare the checkpoints of trainings of any layouts; torch is not needed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
+from trainwright.core.errors import RecipeError
+
+LAST = 5
+"""Checkpoints whose weights are averaged where nobody says how many (Vaswani et al., 2017, section 6.1)."""
 
 if TYPE_CHECKING:
     import argparse
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Subcommands ls, verify, convert and diff."""
+    """Subcommands ls, verify, convert, average and diff."""
     ls = parser.add_subcommand("ls", "list checkpoints: step, size, layout, loss, and which are incomplete")
     ls.add_argument("place", nargs="?", default="runs", metavar="FOLDER", help="a training, or a workspace of some")
     verify = parser.add_subcommand("verify", "read every tensor and compare it with its digest")
@@ -23,6 +27,12 @@ def configure(parser: CommandParser) -> None:
     convert.add_argument("checkpoint", metavar="CHECKPOINT", help="a folder step-...")
     convert.add_argument("folder", metavar="FOLDER", help="where the bundle goes; it must not exist")
     convert.add_argument("--averaged", action="store_true", help="the moving average of the weights (train.ema)")
+    mean = parser.add_subcommand("average", "write the mean of the weights of several checkpoints, as one bundle")
+    mean.add_argument(
+        "checkpoints", nargs="+", metavar="CHECKPOINT", help="folders step-..., or one training, whose last ones count"
+    )
+    mean.add_argument("--last", type=int, metavar="N", help="how many of a training (default: 5)")
+    mean.add_argument("--into", required=True, metavar="FOLDER", help="where the bundle goes; it must not exist")
     diff = parser.add_subcommand("diff", "say which tensors of two checkpoints differ, and by how much")
     diff.add_argument("first", metavar="CHECKPOINT")
     diff.add_argument("second", metavar="CHECKPOINT")
@@ -30,7 +40,7 @@ def configure(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    commands = {"ls": _ls, "verify": _verify, "convert": _convert, "diff": _diff}
+    commands = {"ls": _ls, "verify": _verify, "convert": _convert, "average": _average, "diff": _diff}
     return commands[args.subcommand](args, Output.of(args))
 
 
@@ -69,6 +79,25 @@ def _convert(args: argparse.Namespace, output: Output) -> int:
     size_bytes = convert(_path(args.checkpoint), folder, averaged=args.averaged)
     payload = {"checkpoint": args.checkpoint, "folder": folder, "size_bytes": size_bytes}
     output.result(payload, lambda: output.line(f"{folder}: {format_bytes(size_bytes)}; use it as model.init_from"))
+    return 0
+
+
+def _average(args: argparse.Namespace, output: Output) -> int:
+    from trainwright.artifact.checkpoint.conversion import average
+    from trainwright.artifact.checkpoint.index import is_checkpoint
+    from trainwright.artifact.checkpoint.listing import last_checkpoints
+    from trainwright.core.units import format_bytes
+
+    folder, places = _path(args.into), [_path(text) for text in args.checkpoints]
+    if len(places) == 1 and not is_checkpoint(places[0]):
+        places = last_checkpoints(places[0], LAST if args.last is None else args.last)
+    elif args.last is not None:
+        raise RecipeError("--last is of one training", seen=f"{len(places)} places", fix="name the training")
+    size_bytes = average(places, folder)
+    payload = {"checkpoints": places, "folder": folder, "size_bytes": size_bytes}
+    steps = ", ".join(place.name for place in places)
+    said = f"{folder}: {format_bytes(size_bytes)}, the mean of {steps}; use it as model.init_from"
+    output.result(payload, lambda: output.line(said))
     return 0
 
 

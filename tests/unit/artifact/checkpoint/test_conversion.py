@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from trainwright.artifact.checkpoint import conversion
-from trainwright.artifact.checkpoint.conversion import convert
+from trainwright.artifact.checkpoint.conversion import average, convert
 from trainwright.core.errors import DataError, MachineError, RecipeError
 
 
@@ -80,3 +80,32 @@ def test_what_ends_it_half_way_leaves_nothing_hidden(make, tensors, tmp_path, mo
     if isinstance(ended, OSError):
         assert str(caught.value).startswith(f"{tmp_path}/there/bundle: the disk is full")
         assert "parts are kept" not in str(caught.value)
+
+
+def test_a_mean_is_of_all_whatever_layouts_wrote_them(make, tensors, tmp_path) -> None:
+    cuts: list[dict] = [{}, {"matrix": [((0, 0), (6, 1)), ((0, 1), (6, 3))]}, {}]
+    folders = []
+    for number, pieces in enumerate(cuts):
+        shifted = {name: np.asarray(tensor + np.float32(number**3), np.float32) for name, tensor in tensors.items()}
+        folders.append((make(tmp_path / f"c{number}", shifted, pieces), shifted))
+    average([path for path, _ in folders], tmp_path / "mean")
+    found = load_file(tmp_path / "mean" / "model.safetensors")
+    assert found.keys() == {"matrix", "vector", "scale"}
+    for name, seen in found.items():
+        exact = sum(each[name].astype(np.float64) for _, each in folders) / 3
+        assert np.array_equal(seen, exact.astype(np.float32))
+
+
+def test_means_of_one_or_of_two_networks_are_refused(make, tensors, tmp_path) -> None:
+    path = make(tmp_path / "c", tensors)
+    for places in ([path], [path, path], []):
+        with pytest.raises(RecipeError, match="a mean is of several checkpoints"):
+            average(places, tmp_path / "mean")
+    other = make(tmp_path / "other", tensors | {"vector": np.zeros(6, np.float32)})
+    with pytest.raises(DataError, match="of two networks: vector differs"):
+        average([path, other], tmp_path / "mean")
+    third = make(tmp_path / "third", tensors)
+    (third / "model.json").write_text('{"width": 1}')
+    with pytest.raises(DataError, match=r"of two models: model\.json differs"):
+        average([path, third], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()

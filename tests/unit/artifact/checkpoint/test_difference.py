@@ -8,7 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
-from trainwright.artifact.checkpoint.difference import TensorDifference, _numbers, differences
+from trainwright.artifact.checkpoint.difference import TensorDifference, differences
+from trainwright.artifact.checkpoint.numbers import as_numbers
 from trainwright.core.errors import DataError
 
 
@@ -46,8 +47,8 @@ def test_names_and_shapes_are_compared_first(make, tensors, tmp_path) -> None:
 def test_bf16_is_the_upper_half_of_fp32() -> None:
     numbers = np.array([1.5, -2.0, 0.0], np.float32)
     upper = (numbers.view(np.uint32) >> 16).astype(np.uint16)
-    assert _numbers(upper.view(np.uint8), "BF16").tolist() == [1.5, -2.0, 0.0]
-    assert _numbers(upper.view(np.uint8), "F8_E4M3") is None
+    assert as_numbers(upper.view(np.uint8), "BF16").tolist() == [1.5, -2.0, 0.0]
+    assert as_numbers(upper.view(np.uint8), "F8_E4M3") is None
 
 
 @pytest.mark.parametrize(

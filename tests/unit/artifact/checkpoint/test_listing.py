@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright.artifact.checkpoint.listing import list_checkpoints
+from trainwright.artifact.checkpoint.listing import last_checkpoints, list_checkpoints
 from trainwright.core.errors import DataError
 
 
@@ -34,3 +34,13 @@ def test_what_is_broken_is_said(make, tensors, tmp_path) -> None:
 def test_nothing_is_an_error(tmp_path) -> None:
     with pytest.raises(DataError, match="no checkpoints here"):
         list_checkpoints(tmp_path)
+
+
+def test_the_last_of_a_training_are_those_that_are_complete(make, tensors, tmp_path) -> None:
+    for step in (1, 2, 3):
+        make(tmp_path / "checkpoints" / f"step-0000000{step}", tensors)
+    make(tmp_path / "checkpoints" / ".step-00000004", tensors)
+    for place in (tmp_path, tmp_path / "checkpoints"):
+        assert [path.name[-1] for path in last_checkpoints(place, 2)] == ["2", "3"]
+    with pytest.raises(DataError, match="too few checkpoints in this training"):
+        last_checkpoints(tmp_path, 4)

@@ -132,3 +132,16 @@ def test_torch_is_not_needed(folder) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_average_writes_the_mean_of_a_trainings_last_ones(folder, tmp_path, capsys) -> None:
+    made = answer(capsys, "average", folder.parent, "--last", 2, "--into", tmp_path / "mean")
+    assert [each.rpartition("/")[2] for each in made["checkpoints"]] == ["step-00000007", "step-00000009"]
+    expected = np.arange(12, dtype=np.float32).reshape(6, 2) + np.float32(0.25)
+    assert np.array_equal(load_file(tmp_path / "mean" / "model.safetensors")["weight"], expected)
+    assert main(["checkpoint", "average", str(folder.parent), "--into", str(tmp_path / "other")]) == 4
+    said = capsys.readouterr().err
+    assert "too few checkpoints in this training (seen step-00000007, step-00000009, expected 5)" in said
+    ones = [str(path) for path in sorted(folder.iterdir())]
+    assert main(["checkpoint", "average", *ones, "--last", "2", "--into", str(tmp_path / "other")]) == 2
+    assert "--last is of one training" in capsys.readouterr().err
