@@ -39,7 +39,18 @@ def sentence(run: RunRecord) -> str:
     speed = training.get("tokens_per_s")
     if speed:
         parts.append(f"at {say.value('tokens_per_s', speed)}")
-    return " ".join(parts) + "."
+    return " ".join(parts) + "." + _stopped_early(training)
+
+
+def _stopped_early(training: Mapping[str, Any]) -> str:
+    """Returns what a run made of watching its validations, or nothing where it did not."""
+    watched = training.get("early_stopping")
+    if watched is None:
+        return ""
+    done, planned, result = training["steps"], watched["planned_steps"], watched["result_step"]
+    ended = f"ended early, after {done:,} of {planned:,} steps" if done < planned else f"made all its {done:,} steps"
+    weights = "" if result == done else f", and the result has the weights of step {result:,}, the best"
+    return f" It {ended}{weights}."
 
 
 def _fits(run: RunRecord) -> Iterator[Tile]:

@@ -50,3 +50,16 @@ def test_the_sentence_says_size_data_time_and_place(record):
     assert sentence(record) == (
         "4.723M parameters were trained on 4.096M tokens in 4 min 00 s on Example 9000 (2 cores) at 18,420 tokens/s."
     )
+
+
+@pytest.mark.parametrize(
+    ("steps", "result", "said"),
+    [
+        (900, 600, " It ended early, after 900 of 2,000 steps, and the result has the weights of step 600, the best."),
+        (900, 900, " It ended early, after 900 of 2,000 steps."),
+        (2000, 1400, " It made all its 2,000 steps, and the result has the weights of step 1,400, the best."),
+    ],
+)
+def test_the_sentence_says_what_early_stopping_did(record, steps, result, said):
+    record.training.update(steps=steps, early_stopping={"planned_steps": 2000, "result_step": result})
+    assert sentence(record).endswith(" tokens/s." + said)
