@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from trainwright.model.layers import Linear
 from trainwright.model.losses import PLAIN, Head, Loss, linear_cross_entropy, token_cross_entropy
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
@@ -153,6 +154,13 @@ class Network(nn.Module, ABC):
         """Returns the names of all parameters of the head: another task on the same blocks has others."""
         biases = (name for name, each in self.named_parameters() if each is self.logit_bias)
         return frozenset(name for name in (self.head_name(), *biases) if name is not None)
+
+    def held(self) -> Iterator[Tensor]:
+        """Yields all weights as they are kept: parameters, and matrices that are kept in fewer bits than those have."""
+        yield from self.parameters()
+        for module in self.modules():
+            if isinstance(module, Linear):
+                yield from module.buffers(recurse=False)
 
     @property
     def device(self) -> torch.device:

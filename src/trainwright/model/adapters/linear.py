@@ -71,9 +71,22 @@ class AdaptedLinear(Linear):
         nn.Module.__init__(self)
         self.weight = base.weight
         self.bias = base.bias
+        self._before: Tensor | None = None
+        self._without_adapters()
+
+    def _without_adapters(self) -> None:
         self.adapters = nn.ModuleDict()
         self._active: tuple[str, ...] = ()
-        self._before: Tensor | None = None
+
+    @property
+    def sizes(self) -> torch.Size:
+        """Returns outputs and inputs."""
+        return self.weight.shape
+
+    @property
+    def place(self) -> torch.device:
+        """Returns where the matrix lies."""
+        return self.weight.device
 
     def add(self, name: str, how: LowRank, *, magnitude: bool) -> Factors:
         """Adds factors without values under a name; they lie where the weight does, in fp32.
@@ -83,8 +96,8 @@ class AdaptedLinear(Linear):
         """
         if name in self.adapters:
             raise ValueError(f"there is an adapter {name!r} already")
-        outputs, inputs = self.weight.shape
-        with self.weight.device:
+        outputs, inputs = self.sizes
+        with self.place:
             factors = Factors(inputs, outputs, how, magnitude=magnitude)
         self.adapters[name] = factors
         return factors
@@ -108,7 +121,7 @@ class AdaptedLinear(Linear):
         """Project the last dim, in the dtype of ``x``."""
         acting = [] if self.merged else self._acting()
         if all(factors.magnitude is None for factors in acting):
-            result = super().forward(x)
+            result = self.product(x)
             for factors in acting:
                 result = factors.added(x, result)
             return result
@@ -121,6 +134,10 @@ class AdaptedLinear(Linear):
             # One adapter alone needs no difference, which would lose digits.
             result = changed if len(acting) == 1 else result + (changed - product)
         return result if self.bias is None else result + self.bias.to(x.dtype)
+
+    def product(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
+        """Returns the base's product, in the dtype of ``x``."""
+        return super().forward(x)
 
     def _acting(self) -> list[Factors]:
         return [cast("Factors", self.adapters[name]) for name in self.active]

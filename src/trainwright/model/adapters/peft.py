@@ -28,6 +28,8 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.adaptation import LowRank
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+QUANTISATION = "quantization_config.json"
+"""Beside them where the base is to be quantised first: what ``transformers.BitsAndBytesConfig.from_dict`` reads."""
 PREFIX = "base_model.model."
 A, B, MAGNITUDE = "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
 PLAIN: Mapping[str, object] = {
@@ -101,7 +103,9 @@ class _Beside:
     magnitude: Tensor | None
 
 
-def write(directory: Path, spec: ModelSpec, adapters: Adapters, *, base: str) -> None:
+def write(
+    directory: Path, spec: ModelSpec, adapters: Adapters, *, base: str, quantisation: Mapping[str, object] | None = None
+) -> None:
     """Writes adapters as PEFT has them.
 
     Args:
@@ -109,6 +113,7 @@ def write(directory: Path, spec: ModelSpec, adapters: Adapters, *, base: str) ->
         spec: of the base.
         adapters: beside it.
         base: what ``base_model_name_or_path`` says.
+        quantisation: how the base is to be quantised, as transformers says it; None: it is not.
 
     Raises:
         RecipeError: the family has no form there; rows' lengths of a part of a module alone; a head is trained too.
@@ -137,7 +142,9 @@ def write(directory: Path, spec: ModelSpec, adapters: Adapters, *, base: str) ->
         "use_dora": adapters.magnitude,
         "fan_in_fan_out": transposed,
     }
-    write_atomically(directory / CONFIG, json.dumps(config, indent=2, sort_keys=True).encode() + b"\n")
+    written = {CONFIG: config} | ({} if quantisation is None else {QUANTISATION: quantisation})
+    for name, record in written.items():
+        write_atomically(directory / name, json.dumps(record, indent=2, sort_keys=True).encode() + b"\n")
 
 
 def _config(made: Mapping[str, LowRank], spec: ModelSpec, base: str, where: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from trainwright.artifact.model_folder import read_adaptation, read_shape
 from trainwright.artifact.weight_headers import model_digest
 from trainwright.core.errors import DataError
 from trainwright.model.adapters.linear import Factors
+from trainwright.model.adapters.quantised import quantised_layers, rounded
 from trainwright.model.build import build_network
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.adaptation import DEFAULT, Adaptation, LowRank
@@ -25,6 +26,8 @@ def whole_weights(
 ) -> dict[str, Tensor]:
     """Returns the weights of a trained model: its base's with its adapters merged, and what else was trained.
 
+    Where the base was kept in nf4, its blocks' matrices are what nf4 made of them, adapted or not.
+
     Args:
         directory: with ``adapters.json``.
         stored: its own weights.
@@ -37,6 +40,8 @@ def whole_weights(
     adaptation = read_adaptation(directory)
     base, spec = base_of(adaptation, directory)
     weights = read(base, spec, device=device)
+    if adaptation.frozen == "nf4":
+        weights |= {f"{path}.weight": rounded(weights[f"{path}.weight"]) for path in quantised_layers(spec)}
     own = dict(stored)
     for path, how in adaptation.modules.items():
         name = f"{path}.weight"

@@ -50,12 +50,12 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
 
 
 def adapters_of(recipe: Recipe, vocabulary: int, precision: Precision) -> Adapter | None:
-    """Returns the adapters that are trained; what is frozen beside them is kept in the dtype of products."""
+    """Returns the adapters that are trained; what is frozen beside them is kept in the dtype of products, or in nf4."""
     method = recipe.train.method
     if not method.adapts:
         return None
     model = recipe.model_spec(vocabulary=vocabulary)
-    frozen: Frozen = "fp32" if precision in ("fp32", "tf32") else "bf16"
+    frozen: Frozen = "nf4" if method.frozen == "nf4" else "fp32" if precision in ("fp32", "tf32") else "bf16"
     try:
         adapter_of = load(ADAPTER, kind="method")
         adapter: Adapter = adapter_of(model, method.targets, rank=method.rank, frozen=frozen, method=method.name)

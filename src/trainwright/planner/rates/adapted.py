@@ -2,9 +2,9 @@
 
 Nothing of adapters is probed. Frozen matrices need no gradient, so that a product is made twice, not three times (Hu et
 al., 2021, arXiv 2106.09685, section 4.1); a matrix's two factors are products of the probed kind with an outer size of
-the rank, whose rate is interpolated as any other's; a weight that is kept in the dtype of products is never cast; and
-the update is of what is trained alone. DoRA's lengths of rows, which it takes of each whole matrix in every pass, are
-not counted.
+the rank, whose rate is interpolated as any other's; a weight that is kept in the dtype of products is never cast; one
+in nf4 is made anew for each product; and the update is of what is trained alone. DoRA's lengths of rows, which it takes
+of each whole matrix in every pass, are not counted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,25 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.machine.probes import MatmulPass
-from trainwright.planner.counts.adapters import QUANTISED_FROZEN, adapter_elements, adapter_parameters, stands_beside
+from trainwright.planner.counts.adapters import (
+    QUANTISED_FROZEN,
+    adapter_elements,
+    adapter_parameters,
+    dequantising_traffic_bytes,
+    stands_beside,
+)
 from trainwright.planner.counts.kernels import Kind
 from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
 from trainwright.planner.counts.ranks import fullest, owners
 from trainwright.planner.counts.work import product_shape
 from trainwright.planner.rates.probed import DIRECTIONS, LayoutShapes, Probed
 from trainwright.spec.device import DTYPE_BYTES
+
+PROCESSOR_UNPACKS_BYTES_PER_S = 1.5e9
+"""What making a matrix of nf4 moves on a processor, an element at a time: bitsandbytes 0.50.2 on one core
+with AVX-512 in fp32, 1.6e9 in bf16 (29 November 2026)."""
+UNPACKED = 2.0
+"""Times as long as moving its bytes that it takes on other devices, as in the catalogue (``efficiency.toml``)."""
 
 
 def at(probed: Probed) -> ProbedAdapters:
@@ -41,7 +53,7 @@ class ProbedAdapters(Probed):
             RecipeError: frozen weights are kept in fewer bits, whose way back was not measured.
         """
         adapter = shapes.workload.adapter
-        if adapter is not None and adapter.frozen in QUANTISED_FROZEN:
+        if adapter is not None and adapter.frozen in QUANTISED_FROZEN - {"nf4"}:
             what = "products with weights in {frozen} were not measured"
             raise RecipeError(what, where=self.probes.device_name, frozen=adapter.frozen)
         # Gradients beyond the first micro batch's are added to those before: two reads, one write.
@@ -69,7 +81,15 @@ class ProbedAdapters(Probed):
         forward, backward = super()._between(shapes)
         elements = float(adapter_elements(shapes.model, shapes.workload, shapes.layouts)[0])
         moved = DTYPE_BYTES[shapes.workload.precision] * shapes.tokens * shapes.layers * elements
-        return forward + self.stream_s(moved), backward + self.stream_s(moved)
+        added_s = self.stream_s(moved) + self._unpacked_s(shapes)
+        return forward + added_s, backward + added_s
+
+    def _unpacked_s(self, shapes: LayoutShapes) -> float:
+        """Returns the seconds of making matrices of nf4 in one pass of a micro batch."""
+        moved = dequantising_traffic_bytes(shapes.model, shapes.workload, shapes.layouts, double_quantised=True)
+        if self.probes.device_kind == "cpu":
+            return float(moved[0]) / PROCESSOR_UNPACKS_BYTES_PER_S
+        return UNPACKED * self.stream_s(float(moved[0]))
 
     def _casts_s(self, shapes: LayoutShapes) -> float:
         """Returns nothing for frozen weights, which are kept in the dtype of products."""

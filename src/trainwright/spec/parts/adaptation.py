@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from trainwright.core.frozen import dataclass
 
 DEFAULT = "default"
 """The name of a training's own adapter, as PEFT has it."""
+FrozenFormat = Literal["auto", "nf4"]
+"""How a base's matrices are kept beside adapters: as products take them, or the linear layers of its blocks in nf4."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,3 +40,5 @@ class Adaptation:
     modules: Mapping[str, LowRank]
     base: BaseModel
     magnitude: bool = False
+    frozen: FrozenFormat = "auto"
+    """With ``nf4`` the base that was trained beside is what nf4 makes of the stored one, and so is that of a merge."""

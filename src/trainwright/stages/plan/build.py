@@ -52,7 +52,7 @@ from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, 
 from trainwright.stages.plan.fit_memory import fitted, within
 from trainwright.stages.plan.host_memory import with_bus
 from trainwright.stages.plan.kernels import executable
-from trainwright.stages.plan.precision import at_precision
+from trainwright.stages.plan.precision import at_precision, check_frozen
 from trainwright.stages.plan.ranks import here_for, kept, layout_of
 
 ONE_DEVICE = ParallelPlan()
@@ -82,6 +82,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     here = within(with_bus(here_for(how, machine), recipe.train), how.fit_memory)
     precision = _precision(recipe, facts, here)
     workload, here = resolve(recipe, facts, precision=precision), at_precision(here, precision)
+    check_frozen(workload, here.cluster.device)
     problems = workload.problems(model)
     if problems:
         raise RecipeError("; ".join(problems), where="train")

@@ -8,11 +8,12 @@ from importlib.util import find_spec
 
 from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.catalogue.devices import find_device
+from trainwright.hardware.catalogue.support import QUANTISING_KINDS
 from trainwright.planner.plan.machine import Here
 from trainwright.planner.rates.precisions import OtherPrecision
 from trainwright.spec.device import ClusterSpec, DeviceKind, DeviceSpec
 from trainwright.spec.plan import Assumption
-from trainwright.spec.workload import Precision
+from trainwright.spec.workload import Precision, Workload
 
 MEASURED: Mapping[Precision, tuple[Precision, ...]] = {"fp16": ("bf16", "fp32"), "tf32": ("fp32",), "fp8": ("bf16",)}
 """Precisions whose measured rates may stand for another one, best first; their activations have one size, but fp32's
@@ -24,6 +25,24 @@ FLOAT8_PACKAGE = "torchao"
 SLOW = 100.0
 """How many times as long as fp32 a processor without instructions for fp16 may take: a product of two matrices of 512
 rows took 75 times as long on one with AVX-512 alone (torch 2.13)."""
+
+
+def check_frozen(workload: Workload, device: DeviceSpec) -> None:
+    """Checks that a device has matrices in nf4, where a base is kept so.
+
+    Raises:
+        RecipeError: no library has them there.
+    """
+    quantised = workload.adapter is not None and workload.adapter.frozen == "nf4"
+    if quantised and device.kind not in QUANTISING_KINDS:
+        raise RecipeError(
+            "matrices in nf4 are not multiplied on devices of kind {kind}",
+            where="train.method.frozen",
+            seen=f"nf4 on {device.name}",
+            expected=f"one of {', '.join(QUANTISING_KINDS)}",
+            fix="set train.method.frozen=auto",
+            kind=device.kind,
+        )
 
 
 def at_precision(here: Here, precision: Precision) -> Here:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from trainwright.core.errors import RecipeError, TrainwrightError
+from trainwright.core.errors import MachineError, RecipeError, TrainwrightError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.core.registry import is_reference, load
@@ -27,6 +27,7 @@ METRICS = {
     "preference": ("loss", "rewards/accuracies", "rewards/margins", "rewards/chosen", "rewards/rejected", "kl"),
 }
 """What our tasks measure on the validation split."""
+NF4_PACKAGE = "bitsandbytes"
 PLACE = "trainwright.runtime.elsewhere:place_problem"
 MAKE = Extension("task", {}, Called(arguments=("recipe", "dataset")))
 """What a plug-in's ``TaskKind.make`` names."""
@@ -90,14 +91,32 @@ def _measured(recipe: Recipe) -> Iterator[RecipeError]:
             )
 
 
-def _method(recipe: Recipe) -> Iterator[RecipeError]:
+def _method(recipe: Recipe) -> Iterator[TrainwrightError]:
     """Yields why the adapters that are asked for cannot be; that there is a base is known where steps are wired."""
     method = recipe.train.method
+    if method.frozen == "nf4":
+        yield from _quantised(recipe)
     if method.adapts:
         try:
             placed(recipe.model_spec(vocabulary=1), method.targets)
         except RecipeError as error:
             yield error.at("train.method.targets")
+
+
+def _quantised(recipe: Recipe) -> Iterator[TrainwrightError]:
+    """Yields why a base cannot be kept in nf4."""
+    where = "train.method.frozen"
+    if recipe.model.experts is not None:
+        what = "experts are stacks of matrices, which are not kept in nf4"
+        yield RecipeError(what, where=where, seen="nf4", fix="set train.method.frozen=auto")
+    if find_spec(NF4_PACKAGE) is None:
+        yield MachineError(
+            "weights in nf4 are kept by {package}, which is not installed",
+            where=where,
+            seen="nf4",
+            fix="pip install 'trainwright[qlora]', or set train.method.frozen=auto",
+            package=NF4_PACKAGE,
+        )
 
 
 def _layout(recipe: Recipe) -> Iterator[RecipeError]:
@@ -117,6 +136,7 @@ def _layout(recipe: Recipe) -> Iterator[RecipeError]:
         optimizer=train.optimizer,
         precision=train.precision,
         adapts=train.method.adapts,
+        quantised=train.method.frozen == "nf4",
     )
     if reasons:
         yield RecipeError("the trainer cannot execute this", where=where, seen="; ".join(reasons))

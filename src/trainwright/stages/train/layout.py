@@ -43,11 +43,13 @@ def refusals(
     optimizer: OptimizerSection | None = None,
     precision: str | None = None,
     adapts: bool = False,
+    quantised: bool = False,
 ) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
 
     ``divides``: whether the task's sequences may lie on several ranks, ``pipelines``: whether its network may, in
-    stages. ``optimizer``: the recipe's, where it is known. ``adapts``: adapters are trained.
+    stages. ``optimizer``: the recipe's, where it is known. ``adapts``: adapters are trained,
+    ``quantised``: beside a base in nf4.
     """
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
@@ -64,7 +66,7 @@ def refusals(
         alone += (f"pp={parallel.pp}: the task needs its network on each rank; set pp=1",)
     alone += () if optimizer is None else optimizer.refusals(parallel)
     if adapts:
-        alone += load(OF_ADAPTERS, kind="layout")(parallel, precision)
+        alone += load(OF_ADAPTERS, kind="layout")(parallel, precision, quantised=quantised, recompute=recompute)
     if precision == "fp8":
         alone += load(OF_FLOAT8, kind="precision")(parallel, recompute)
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
@@ -91,6 +93,7 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
                 optimizer=recipe.train.optimizer,
                 precision=work.precision,
                 adapts=work.adapter is not None,
+                quantised=work.adapter is not None and work.adapter.frozen == "nf4",
             ),
         )
 

@@ -80,7 +80,7 @@ class Trainer:
         reset_peak(settings.device)
         self.world = world
         self._process_bytes = (
-            resident_bytes() - tensor_bytes(world.local(network.parameters())) if settings.device.type == "cpu" else 0
+            resident_bytes() - tensor_bytes(world.local(network.held())) if settings.device.type == "cpu" else 0
         )
         self.task, self.network, self.dataset = task, network, dataset
         self.checkpoints, self.settings = checkpoints, settings
@@ -326,11 +326,11 @@ class Trainer:
         batch = batch_of(self.batches, self.progress.step, self.world.rows(self.settings.batch_sequences))
         micro = next(self.step.micro_batches(batch))
         caches = self.settings.recompute != "none" and not self.settings.compiled
-        here = self.world.local(self.network.parameters())
+        here = self.world.local(self.network.held())
         return self.step.rehearse(self.step.on_device(micro), here, caches=caches)
 
     def _memory(self, logits_bytes: int, activation_bytes: int) -> MemoryUse:
-        weights = tensor_bytes(self.world.local(self.network.parameters()))
+        weights = tensor_bytes(self.world.local(self.network.held()))
         trained = (each for each in self.network.parameters() if each.requires_grad)
         states = self.world.local(self.optimizers.on_device())
         return measured_use(

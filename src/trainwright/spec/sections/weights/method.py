@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from trainwright.spec.parts.adaptation import FrozenFormat
 from trainwright.spec.sections.base import Positive, Section
 
 Scaling = Literal["alpha/rank", "alpha/sqrt(rank)"]
@@ -27,6 +28,11 @@ class MethodSection(Section):
         description="matrices with adapters: all-linear, attention, names (query, q_proj), patterns (blocks.0.*.query)",
     )
 
+    frozen: FrozenFormat = Field(
+        "auto",
+        description="how a base's matrices are kept: auto, as products take them; nf4, in 4 bits (QLoRA, with lora)",
+    )
+
     @property
     def adapts(self) -> bool:
         """Returns whether adapters are trained, and the weights that they stand beside are not."""
@@ -43,6 +49,10 @@ class MethodSection(Section):
         changed = [key for key in sorted(self.model_fields_set) if getattr(self, key) != fields[key].default]
         if not self.adapts and changed:
             raise ValueError(f"{changed[0]} is for adapters: set name=lora, seen name={self.name}")
+        if self.frozen == "nf4" and self.name == "dora":
+            raise ValueError(
+                "frozen=nf4 is for lora: dora takes lengths of whole rows in each pass, seen name=dora; set name=lora"
+            )
         return self
 
 
