@@ -51,7 +51,7 @@ class Case:
     pad_vocabulary: int = 1
     """In the layout; one process pads nothing."""
     adapter: str = ""
-    """What is trained beside frozen weights: lora, dora, or all weights are."""
+    """What is trained beside frozen weights: lora, dora, qlora, or all weights are."""
     attention: AttentionKernel = "auto"
     """In the layout; one process attends as usual."""
 
@@ -309,6 +309,7 @@ ADAPTED = (
     Case(layout={"dp_shard": 2, "zero_stage": 3}, adapter="lora", family="gpt2", dtype="fp32", recompute="full"),
     Case(layout={"dp_shard": 2, "zero_stage": 3}, adapter="dora", recompute="selective", optimizer="adamw"),
     Case(layout={"cp": 2}, adapter="lora", documents=True, ragged=True),
+    Case(layout={"dp_replicate": 2}, adapter="qlora", dtype="fp32", documents=True, ragged=True),
 )
 """Adapters, whose frozen neighbours have no gradient."""
 

@@ -19,6 +19,7 @@ from fixtures.meeting import gloo, mesh_for
 from fixtures.tiny_models import spec
 from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS, Case
 from trainwright.model.adapters.attach import attach, initialise
+from trainwright.model.adapters.quantised import quantise
 from trainwright.model.attention import document_ids
 from trainwright.model.build import build_network
 from trainwright.model.dropout import sample_keys
@@ -145,6 +146,8 @@ def pairs_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
 def adapt(network: Network, method: str) -> None:
     """Puts adapters beside every linear layer that are no longer as they begin."""
     how = LowRank(rank=3, scale=0.5)
+    if method == "qlora":
+        quantise(network)
     attach(network, dict.fromkeys(placed(network.spec, ["all-linear"]), how), magnitude=method == "dora")
     initialise(network, 4)
     generator = torch.Generator().manual_seed(5)

@@ -10,7 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from fixtures import tiny_models
 from trainwright.core.errors import MissingPackage
+from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.model.adapters import peft as form
 from trainwright.model.adapters import quantised
 from trainwright.model.adapters.attach import attach, initialise
@@ -24,8 +26,13 @@ from trainwright.model.adapters.quantised import (
     rounded,
     unpack,
 )
+from trainwright.model.build import build_network
 from trainwright.model.layers import Linear
+from trainwright.planner.counts.adapters import linear
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.forecast.memory.states import case_of, kept
 from trainwright.spec.parts.adaptation import LowRank
+from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 from unit.model.adapters.test_linear import saved_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # what peft calls of transformers
@@ -170,7 +177,8 @@ layer.active = ("one",)
 x = torch.randn(8, 64, requires_grad=True)
 compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
 assert torch.allclose(compiled(x), layer(x), atol=1e-4)
-ours, plain = (torch.autograd.grad(each(x).square().sum(), (x, *layer.adapters.parameters())) for each in (compiled, layer))
+parts = (x, *layer.adapters.parameters())
+ours, plain = (torch.autograd.grad(each(x).square().sum(), parts) for each in (compiled, layer))
 assert all(torch.allclose(one, other, rtol=1e-4, atol=1e-2) for one, other in zip(ours, plain))
 """
 
@@ -239,6 +247,27 @@ def test_all_matrices_of_blocks_are_packed_and_nothing_else(make_pair) -> None:
     assert all(name.startswith("blocks.") and before[name].ndim == 2 for name in gone)
     kept = sum(each.nbytes for each in ours.held())
     assert kept < sum(each.nbytes for each in before.values())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_bytes_are_those_that_the_plan_counts(precision) -> None:
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    network = build_network(tiny_models.spec(width=256, heads=8, head_size=32, ffn_width=512, vocabulary=1000))
+    network.initialise(1)
+    spec = network.spec
+    quantise(network)
+    attach(network, dict.fromkeys(quantised_layers(spec), LowRank(rank=4, scale=1.0)))
+    for parameter in network.parameters():
+        if not parameter.requires_grad and parameter.ndim > 1:
+            parameter.data = parameter.data.to(dtype)
+    held = {each.untyped_storage().data_ptr(): each.nbytes for each in network.held()}
+    adapter = Adapter(rank=4, targets=linear(spec), frozen="nf4")
+    work = Workload(
+        sequence_tokens=64, batch_tokens=64, steps=1, precision=precision, optimizer="adamw", adapter=adapter
+    )
+    layouts = Layouts.of([ParallelPlan()], ["none"], work)
+    counted = kept(case_of(spec, work, layouts, read_stack("trainwright").memory)).weights
+    assert sum(held.values()) == pytest.approx(float(counted[0, 0]), rel=0.015), "norms in fp32, and a table of 1 KiB"
 
 
 def test_values_of_nothing_are_nothing() -> None:

@@ -12,6 +12,7 @@ from fixtures import tiny_models
 from trainwright.artifact.weight_headers import model_digest
 from trainwright.core.errors import DataError
 from trainwright.core.records import to_json
+from trainwright.model.adapters.quantised import rounded
 from trainwright.model.bundle import check_bundle, load_bundle
 from trainwright.spec.parts.adaptation import Adaptation, BaseModel, LowRank
 
@@ -38,6 +39,18 @@ def test_base_and_adapter_are_merged(folder) -> None:
     base, whole = (dict(load_bundle(path)[0].named_parameters()) for path in (folder.parent / "base", folder))
     assert torch.equal(whole[f"{PATH}.weight"], base[f"{PATH}.weight"] + 0.5)
     assert all(torch.equal(whole[name], base[name]) for name in base if name != f"{PATH}.weight")
+
+
+def test_a_base_in_nf4_is_what_nf4_makes_of_it(folder) -> None:
+    pytest.importorskip("bitsandbytes")
+    said = json.loads((folder / "adapters.json").read_text())
+    (folder / "adapters.json").write_text(json.dumps(said | {"frozen": "nf4"}))
+    check_bundle(folder, None, where="x")
+    base, whole = (dict(load_bundle(path)[0].named_parameters()) for path in (folder.parent / "base", folder))
+    for name, weight in base.items():
+        packed = name.startswith("blocks.") and weight.ndim == 2
+        expected = rounded(weight) if packed else weight
+        assert torch.equal(whole[name], expected + 0.5 * (name == f"{PATH}.weight")), name
 
 
 @pytest.mark.parametrize(

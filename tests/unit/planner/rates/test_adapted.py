@@ -11,6 +11,8 @@ from fixtures.planned_models import LLAMA
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.adapters import PLAIN_MOVES, adapter_training_flops
 from trainwright.planner.counts.flops import count_flops
+from trainwright.planner.counts.parameters import block_matrix_parameters
+from trainwright.planner.rates.adapted import PROCESSOR_UNPACKS_BYTES_PER_S, UNPACKED
 from trainwright.spec.workload import Adapter
 from trainwright.testing.machine import BYTES_PER_S
 from unit.planner.rates.test_probed import PROBED, RATE, WORK, between_bytes, kernels, run_of
@@ -52,6 +54,15 @@ def test_the_update_is_of_what_is_trained() -> None:
     assert timed().accumulate[0] == pytest.approx(12 * PARAMETERS / BYTES_PER_S)
     sharded = kernels(run_of(work=replace(WORK, adapter=ADAPTER), devices=4), dp_shard=4)
     assert sharded.update[0] == pytest.approx(28 * PARAMETERS / 4 / BYTES_PER_S)
+
+
+def test_nf4_is_made_anew_in_each_pass() -> None:
+    whole, packed = timed(), timed(replace(ADAPTER, frozen="nf4"))
+    moved = (0.5 + (1 + 4 / 256) / 64 + 2) * block_matrix_parameters(LLAMA)
+    added = moved / (PROCESSOR_UNPACKS_BYTES_PER_S if PROBED.probes.device_kind == "cpu" else BYTES_PER_S / UNPACKED)
+    assert packed.forward[0] - whole.forward[0] == pytest.approx(added)
+    assert packed.backward[0] - whole.backward[0] == pytest.approx(added)
+    assert packed.update[0] == whole.update[0]
 
 
 def test_weights_in_fewer_bits_were_not_measured() -> None:

@@ -19,7 +19,10 @@ from trainwright.stages.export.exporter import Exporter
 from trainwright.stages.export.peft import Peft
 
 
-def test_it_writes_the_adapters_and_reads_the_same_logits(tiny, make_trained, recipe, tmp_path) -> None:
+@pytest.mark.parametrize("frozen", ["auto", "nf4"])
+def test_it_writes_the_adapters_and_reads_the_same_logits(tiny, make_trained, recipe, tmp_path, frozen) -> None:
+    if frozen == "nf4":
+        pytest.importorskip("bitsandbytes")
     network = tiny.decoder()
     base = tiny.write_trained(tmp_path / "base", network, tiny.tokenizer())
     trained = make_trained(network)
@@ -30,7 +33,7 @@ def test_it_writes_the_adapters_and_reads_the_same_logits(tiny, make_trained, re
         trained.path / "model.safetensors",
     )
     source = BaseModel(path=str(base), digest=model_digest(base))
-    said = Adaptation(modules={path: LowRank(rank=2, scale=0.25)}, base=source)
+    said = Adaptation(modules={path: LowRank(rank=2, scale=0.25)}, base=source, frozen=frozen)
     (trained.path / "adapters.json").write_text(json.dumps(to_json(said)))
     merged, _ = load_bundle(trained.path)
     exporter, out = Peft(), tmp_path / "out"
@@ -39,6 +42,7 @@ def test_it_writes_the_adapters_and_reads_the_same_logits(tiny, make_trained, re
     exporter.write(out, merged, recipe=recipe, trained=trained, dtype=torch.float32)
     written = load_file(out / "adapter_model.safetensors")
     assert torch.equal(written["base_model.model.model.layers.0.self_attn.v_proj.lora_B.weight"], b)
+    assert (out / "quantization_config.json").is_file() == (frozen == "nf4")
     tokens = torch.arange(24).reshape(1, 24)
     with torch.no_grad():
         assert torch.allclose(exporter.read(out)(tokens), merged.logits(merged(tokens)), atol=1e-5)

@@ -11,6 +11,7 @@ from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.machine.nvidia import Gpu
 from trainwright.planner.plan.machine import this_machine
+from trainwright.spec.workload import Adapter, Workload
 from trainwright.stages.plan import precision
 from trainwright.stages.plan.precision import at_precision
 from trainwright.testing.machine import fake_machine
@@ -96,6 +97,16 @@ def test_tf32_is_as_fast_as_the_datasheet_has_it_over_fp32() -> None:
 def test_a_device_without_the_rate_is_refused(name) -> None:
     with pytest.raises(RecipeError, match=r"this device has no tf32.*expected one of"):
         at_precision(this_machine(probed(name)), "tf32")
+
+
+def test_nf4_needs_a_device_that_a_library_has_it_on() -> None:
+    adapter = Adapter(rank=4, frozen="nf4")
+    work = Workload(sequence_tokens=8, batch_tokens=8, steps=1, precision="bf16", optimizer="adamw", adapter=adapter)
+    for name in ("h100-sxm", "mi300x"):
+        precision.check_frozen(work, device(name))
+    with pytest.raises(RecipeError, match=r"train\.method\.frozen: .*devices of kind tpu.*expected one of cuda.*cpu"):
+        precision.check_frozen(work, device("tpu-v5p"))
+    precision.check_frozen(replace(work, adapter=replace(adapter, frozen="bf16")), device("tpu-v5p"))
 
 
 def test_fp8_needs_a_device_that_has_it_and_a_package_that_computes_in_it(monkeypatch) -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from fixtures.planned_recipe import planned_recipe
+from trainwright.stages.train import check
 from trainwright.stages.train.check import METRICS, problems
 
 
@@ -70,6 +71,22 @@ def test_a_layout_that_is_not_executed_is_refused_before_there_is_a_dataset(tmp_
     (said,) = of(tmp_path, *keys)
     where = "train.exec.layout" if any("layout" in key for key in keys) else "train"
     assert said.startswith(f"{where}: the trainer cannot execute this (seen {line}")
+
+
+NF4 = ("train.method={name: lora, frozen: nf4}",)
+
+
+def test_a_base_in_nf4_needs_its_library_and_no_experts(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(check, "find_spec", lambda name: object())
+    assert of(tmp_path, *NF4) == []
+    (line,) = of(tmp_path, *NF4, *MIXTRAL)
+    assert line.startswith("train.method.frozen: experts are stacks of matrices")
+    (line,) = of(tmp_path, *NF4, "train.exec.layout.dp_shard=2")
+    assert "dp_shard=2: matrices in nf4 are not divided; set dp_shard=1" in line
+    monkeypatch.setattr(check, "find_spec", lambda name: None)
+    (line,) = of(tmp_path, *NF4)
+    assert line.startswith("train.method.frozen: weights in nf4 are kept by bitsandbytes, which is not installed")
+    assert "pip install 'trainwright[qlora]'" in line
 
 
 def test_what_the_plan_decides_is_not_refused_here(tmp_path) -> None:

@@ -29,6 +29,9 @@ def test_what_adapts() -> None:
         ({"name": "lora", "rank": 0}, "rank"),
         ({"name": "lora", "targets": []}, "targets"),
         ({"name": "prefix"}, "name"),
+        ({"frozen": "nf4"}, "frozen is for adapters"),
+        ({"name": "dora", "frozen": "nf4"}, "frozen=nf4 is for lora.*set name=lora"),
+        ({"name": "lora", "frozen": "int4"}, "frozen"),
     ],
 )
 def test_keys_of_another_method_are_refused(keys, message) -> None:

@@ -127,6 +127,37 @@ def test_interrupted_training_ends_in_the_same_bits(make_base, inputs_for, train
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def storage_bytes(tensors):
+    return {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in tensors}
+
+
+def test_a_base_in_nf4_is_trained_beside_resumed_and_merged(make_base, inputs_for, train, tmp_path) -> None:
+    pytest.importorskip("bitsandbytes")
+    method = {"name": "lora", "rank": 4, "targets": ["query", "down"], "frozen": "nf4"}
+    recipe, base = make_base(method=method, optimizer={"lr": 3e-3}, **SHORT)
+    inputs = inputs_for(recipe)
+    train(recipe, inputs, tmp_path / "whole")
+    with pytest.raises(SystemExit):
+        train(recipe, inputs, tmp_path / "parts", (KillAt(4),))
+    train(recipe, inputs, tmp_path / "parts")
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one), "the base is packed again, to the same bits"
+    assert json.loads((tmp_path / "whole" / "adapters.json").read_text())["frozen"] == "nf4"
+    planned = from_json(Plan, json.loads(inputs["plan"].file("plan.json").read_text()), where="plan")
+    settings = settings_of(recipe, planned, TokenDataset.open(inputs["dataset"].path))
+    beside, _ = make_network(recipe, settings, inputs["dataset"].path / "tokenizer.json", base=base)
+    fill(beside, one)
+    merged, _ = load_bundle(tmp_path / "whole")
+    tokens = torch.arange(32).reshape(2, 16)
+    with torch.no_grad():
+        expected, plain = beside.eval().logits(beside(tokens)), load_bundle(base)[0]
+        assert torch.allclose(merged.logits(merged(tokens)), expected, atol=1e-5)
+        assert not torch.allclose(plain.logits(plain(tokens)), expected, atol=1e-2)
+    memory = {e.name: e.value for e in read_events(tmp_path / "whole" / "events.jsonl") if e.kind == "memory"}
+    assert memory["weights"] == sum(storage_bytes(beside.held()).values())
+
+
 def test_memory_and_optimizer_are_of_what_is_trained(make_base, inputs_for, train, tmp_path) -> None:
     recipe, _ = make_base(method={"name": "lora", "rank": 2, "targets": ["query"]}, **SHORT)
     train(recipe, inputs_for(recipe), tmp_path / "out")
