@@ -9,8 +9,7 @@ from trainwright.core.frozen import dataclass
 
 DEFAULT = "default"
 """The name of a training's own adapter, as PEFT has it."""
-FrozenFormat = Literal["auto", "nf4"]
-"""How a base's matrices are kept beside adapters: as products take them, or the linear layers of its blocks in nf4."""
+FrozenFormat = Literal["auto", "nf4"]  # as products take them; the linear layers of a base's blocks in nf4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,10 +34,10 @@ class Adaptation:
     """Adapters beside matrices of a base, by the names of the network's modules.
 
     ``magnitude``: a matrix's rows are made as long as a trained vector says (DoRA, Liu et al., 2024, arXiv 2402.09353).
+    ``frozen``: with ``nf4`` they were trained beside what it makes of the base, and are merged into that.
     """
 
     modules: Mapping[str, LowRank]
     base: BaseModel
     magnitude: bool = False
     frozen: FrozenFormat = "auto"
-    """With ``nf4`` the base that was trained beside is what nf4 makes of the stored one, and so is that of a merge."""

@@ -82,7 +82,6 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     here = within(with_bus(here_for(how, machine), recipe.train), how.fit_memory)
     precision = _precision(recipe, facts, here)
     workload, here = resolve(recipe, facts, precision=precision), at_precision(here, precision)
-    check_frozen(workload, here.cluster.device)
     problems = workload.problems(model)
     if problems:
         raise RecipeError("; ".join(problems), where="train")
@@ -169,6 +168,7 @@ def micro_batches(recipe: Recipe, workload: Workload, parallel: ParallelPlan = O
 
 
 def _run(model: ModelSpec, workload: Workload, here: Here, kernels: KernelChoice) -> RunSpec:
+    check_frozen(workload, here.cluster.device)
     return RunSpec(model=model, workload=workload, cluster=here.cluster, stack=read_stack(OURS), kernels=kernels)
 
 

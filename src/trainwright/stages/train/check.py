@@ -107,8 +107,8 @@ def _quantised(recipe: Recipe) -> Iterator[TrainwrightError]:
     """Yields why a base cannot be kept in nf4."""
     where = "train.method.frozen"
     if recipe.model.experts is not None:
-        what = "experts are stacks of matrices, which are not kept in nf4"
-        yield RecipeError(what, where=where, seen="nf4", fix="set train.method.frozen=auto")
+        fix = "set train.method.frozen=auto"
+        yield RecipeError("experts are stacks of matrices, which nf4 is not made of", where=where, seen="nf4", fix=fix)
     if find_spec(NF4_PACKAGE) is None:
         yield MachineError(
             "weights in nf4 are kept by {package}, which is not installed",
