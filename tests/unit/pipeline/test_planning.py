@@ -84,6 +84,23 @@ def test_a_cluster_validates_and_masks_as_the_recipe_says(asked, tmp_path):
     assert (longer.steps, longer.validations) == (60, 10)
 
 
+def test_a_cluster_tunes_as_the_recipe_says(asked, tmp_path):
+    recipe = asked("model.init_from=base", "train.method={name: lora, rank: 4, targets: [attention]}")
+    ours = api.plan(recipe, on="a100-sxm-80gb", workspace=tmp_path)
+    whole = api.plan(asked(), on="a100-sxm-80gb", workspace=tmp_path)
+    said = api.plan(asked(), on="a100-sxm-80gb", method="lora", rank=4, targets="attention", workspace=tmp_path)
+    assert ours.workload.adapter is not None and ours.workload.adapter.rank == 4
+    memory, expected = ours.estimate.memory, said.estimate.memory
+    assert (memory.weights, memory.gradients, memory.optimizer) == (
+        expected.weights,
+        expected.gradients,
+        expected.optimizer,
+    )
+    assert memory.optimizer < whole.estimate.memory.optimizer / 10
+    again = api.plan(recipe, on="a100-sxm-80gb", method="full", workspace=tmp_path)
+    assert again.workload.adapter is None, "the question's method stands above the recipe's"
+
+
 def test_how_to_train_is_about_this_machine(asked, tmp_path):
     how = asked("train.exec.micro_batch=2", "train.exec.threads=1", "train.exec.checkpoint_every=9")
     asking = question(how, on="here", root=tmp_path)

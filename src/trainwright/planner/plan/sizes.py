@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from trainwright.core.errors import RecipeError, about
@@ -19,7 +20,7 @@ from trainwright.spec.convnet import transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Adapter, Frozen, MomentDtype, Workload
+from trainwright.spec.workload import Adapter, Frozen, MomentDtype, Precision, Workload
 
 SEQUENCE_TOKENS = 8192
 TUNED_SEQUENCE_TOKENS = 2048
@@ -78,9 +79,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         source = ", else ".join((f"{first} where the device has it", *others))
         assumptions.append(Assumption("precision", precision, "", "default", source, key="precision"))
     at_least_one(question.rank, field="rank")
-    adapter = None
-    if question.adapts:
-        adapter = _adapter_of(question, note)
+    adapter = _adapter_of(question, note) if question.adapts else _adapter_of_recipe(question, precision)
     mean, spread = _lengths_of(question, sequence, tokens, note)
     steps = max(1, -(-tokens // (batch if mean is None else batch // sequence * mean)))
     return Workload(
@@ -102,6 +101,14 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         expert_imbalance=question.expert_imbalance,
         **_of_recipe(question.workload, steps),
     )
+
+
+def _adapter_of_recipe(question: Question, precision: Precision) -> Adapter | None:
+    """Returns the adapters that a recipe trains, where the question itself says no method."""
+    adapter = None if question.workload is None or question.method is not None else question.workload.adapter
+    if adapter is None or adapter.frozen not in ("bf16", "fp32"):
+        return adapter
+    return replace(adapter, frozen="fp32" if precision in ("fp32", "tf32") else "bf16")  # the dtype of products
 
 
 def _adapter_of(question: Question, note: Note) -> Adapter:
