@@ -21,16 +21,6 @@ def test_a_path_goes_with_pretrained_only(keys) -> None:
         TokenizerSection.model_validate(keys)
 
 
-@pytest.mark.parametrize("kind", ["files", "text", "jsonl", "parquet"])
-def test_each_source_needs_paths(kind) -> None:
-    assert DataSection(sources=[{"kind": kind, "paths": ["a"]}]).sources[0].kind == kind
-    for paths in ([], None):
-        with pytest.raises(ValidationError):
-            DataSection(sources=[{"kind": kind, "paths": paths}])
-    with pytest.raises(ValidationError, match="python-stdlib"):
-        DataSection(sources=[{"kind": "pyhton-stdlib"}])
-
-
 def test_a_corpus_needs_a_source() -> None:
     with pytest.raises(ValidationError):
         DataSection(sources=())

@@ -5,19 +5,19 @@ from __future__ import annotations
 import ast
 import hashlib
 import random
-import warnings
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from trainwright.spec.sections.data import DocstringsSource
+from trainwright.spec.sections.sources import DocstringsSource
 from trainwright.stages.data.chats.records import form_of
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
-from trainwright.stages.data.sources.files import PythonLibrary, decode_python
+from trainwright.stages.data.sources.files import PythonLibrary
+from trainwright.stages.data.sources.python_syntax import Function, first_paragraph, parsed
 
 FEWEST_WORDS, MOST_WORDS = 4, 60
 """Of a first paragraph: fewer different ones have hardly another order, more are no sentence."""
 
-Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Headed = ast.ClassDef | Function
 
 
 class PythonDocstrings(PythonLibrary[DocstringsSource]):
@@ -28,28 +28,19 @@ class PythonDocstrings(PythonLibrary[DocstringsSource]):
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
         """Yields the pairs of one file, in order of their lines; a file that is no Python of this version is one."""
         del part
-        data = stream.read()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of what the library writes: it is not compiled here
-                nodes = list(ast.walk(ast.parse(decode_python(data))))
-        except (SyntaxError, LookupError, ValueError, RecursionError):
-            yield RawDocument("", len(data), problem="no Python of this version")
+        tree = parsed(stream.read())
+        if isinstance(tree, RawDocument):
+            yield tree
             return
-        found = [node for node in nodes if isinstance(node, Documented)]
+        found = [node for node in ast.walk(tree) if isinstance(node, Headed)]
         for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)):
-            words = _first_paragraph(node)
+            words = first_paragraph(node)
             if len(set(words)) >= FEWEST_WORDS and len(words) <= MOST_WORDS:
                 form = _form(_head(node), words)
                 yield RawDocument(f":{node.lineno}", len(form.encode()), text=form)
 
 
-def _first_paragraph(node: Documented) -> list[str]:
-    """Returns the words of the first paragraph of a docstring; none where there is no docstring."""
-    return (ast.get_docstring(node) or "").partition("\n\n")[0].split()
-
-
-def _head(node: Documented) -> str:
+def _head(node: Headed) -> str:
     """Returns the line that begins a function or a class, without decorators and annotations of what it returns."""
     if isinstance(node, ast.ClassDef):
         return f"class {node.name}({', '.join(map(ast.unparse, node.bases))}):"

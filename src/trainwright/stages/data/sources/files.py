@@ -8,7 +8,7 @@ import tokenize
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from trainwright.spec.sections.data import FilesSource, PythonSource
+from trainwright.spec.sections.sources import FilesSource, PythonSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import SectionT, Source, decoded
 
@@ -58,14 +58,18 @@ class PythonStdlib(PythonLibrary[PythonSource]):
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
         """Yields the file, decoded as Python does."""
         del part
-        data = stream.read()
-        try:
-            yield RawDocument("", len(data), text=decode_python(data))
-        except UnicodeDecodeError as error:
-            problem = "not UTF-8" if error.encoding.startswith("utf") else f"not {error.encoding}"
-            yield RawDocument(f":byte {error.start}", len(data), problem=problem)
-        except (SyntaxError, LookupError, UnicodeError):
-            yield RawDocument("", len(data), problem="unknown or contradictory source encoding")
+        yield python_document(stream.read())
+
+
+def python_document(data: bytes) -> RawDocument:
+    """Returns a Python file as a document, decoded as Python does, or why it is none."""
+    try:
+        return RawDocument("", len(data), text=decode_python(data))
+    except UnicodeDecodeError as error:
+        problem = "not UTF-8" if error.encoding.startswith("utf") else f"not {error.encoding}"
+        return RawDocument(f":byte {error.start}", len(data), problem=problem)
+    except (SyntaxError, LookupError, UnicodeError):
+        return RawDocument("", len(data), problem="unknown or contradictory source encoding")
 
 
 def decode_python(data: bytes) -> str:

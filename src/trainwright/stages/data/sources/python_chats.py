@@ -8,18 +8,15 @@ chats of a package are on one side of the split, so that a model is judged on pa
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from trainwright.spec.sections.data import PythonChatsSource
+from trainwright.spec.sections.sources import PythonChatsSource
 from trainwright.stages.data.chats.records import Turn, form_of
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
-from trainwright.stages.data.sources.files import PythonLibrary, decode_python
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-Documented = ast.Module | ast.ClassDef | Function
+from trainwright.stages.data.sources.files import PythonLibrary
+from trainwright.stages.data.sources.python_syntax import TEST_FOLDERS, Documented, Function, first_paragraph, parsed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,18 +41,16 @@ class PythonStdlibChats(PythonLibrary[PythonChatsSource]):
     """Chats about the running Python's own library; its tests, and names with a leading underscore, are left out."""
 
     Section = PythonChatsSource
-    ignored_folders = PythonLibrary.ignored_folders | {"test", "tests", "idle_test"}
+    ignored_folders = PythonLibrary.ignored_folders | TEST_FOLDERS
 
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
         """Yields the chats of one module, named by the lines that they are about; none of a private module."""
         module = module_of(part.file.name)
         if module is None:
             return
-        data = stream.read()
-        try:
-            tree = _parsed(decode_python(data))
-        except (SyntaxError, LookupError, ValueError, RecursionError):
-            yield RawDocument("", len(data), problem="not Python that this version reads")
+        tree = parsed(stream.read())
+        if isinstance(tree, RawDocument):
+            yield tree
             return
         package = module.partition(".")[0]
         for each in described(tree, module):
@@ -74,19 +69,13 @@ def described(tree: ast.Module, module: str) -> Iterator[Described]:
     """Yields the module and what is public in it, in the order of the file; of several of one name the first."""
     seen = set[str]()
     for name, node in _public(tree, module):
-        summary = summary_of(node)
+        summary = " ".join(first_paragraph(node))
         if summary and name not in seen:
             seen.add(name)
             line = 1 if isinstance(node, ast.Module) else node.lineno
             yield Described(
                 name=name, line=line, summary=summary, question=_question(node, name), call=call_of(node, name)
             )
-
-
-def summary_of(node: Documented) -> str:
-    """Returns the first paragraph of a docstring in one line; empty where there is none."""
-    paragraph = (ast.get_docstring(node) or "").lstrip().partition("\n\n")[0]
-    return " ".join(paragraph.split())
 
 
 def call_of(node: Documented, name: str) -> str | None:
@@ -97,12 +86,6 @@ def call_of(node: Documented, name: str) -> str | None:
     if isinstance(node, ast.Module) or any(_is_property(each) for each in node.decorator_list):
         return None
     return f"{name}({_arguments(node, bound=_is_bound(node))})"
-
-
-def _parsed(text: str) -> ast.Module:
-    with warnings.catch_warnings():  # of escapes in old modules: they are not ours
-        warnings.simplefilter("ignore")
-        return ast.parse(text.removeprefix("\ufeff"))
 
 
 def _public(node: ast.Module | ast.ClassDef, name: str) -> Iterator[tuple[str, Documented]]:

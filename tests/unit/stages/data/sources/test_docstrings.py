@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from trainwright.spec.sections.data import DocstringsSource
+from trainwright.spec.sections.sources import DocstringsSource
 from trainwright.stages.data.chats.records import chats_of
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange
 from trainwright.stages.data.sources import source_of
@@ -67,4 +67,4 @@ def test_each_docstring_is_preferred_over_its_words_in_another_order(pairs):
 @pytest.mark.parametrize("data", [b"print 'two'\n", b"# coding: no-such\n", b"x = '\0'\n"])
 def test_what_is_no_python_is_counted(pairs, data):
     (record,) = pairs(data)
-    assert (record.text, record.problem) == (None, "no Python of this version")
+    assert (record.text, record.problem) == (None, "not Python that this version reads")

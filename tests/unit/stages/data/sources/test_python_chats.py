@@ -12,7 +12,8 @@ import pytest
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.corpus.files import list_files
 from trainwright.stages.data.sources import source_of
-from trainwright.stages.data.sources.python_chats import call_of, described, module_of, summary_of
+from trainwright.stages.data.sources.python_chats import call_of, described, module_of
+from trainwright.stages.data.sources.python_syntax import first_paragraph
 
 CHATS = DataSection.model_validate({"sources": [{"kind": "python-stdlib-chats"}], "chat": {"template": "turns"}})
 MODULE = '''"""What it is
@@ -140,7 +141,7 @@ def test_a_private_module_has_no_chats(tmp_path, read, written) -> None:
 
 def test_what_has_no_docstring_says_nothing() -> None:
     tree = ast.parse("x = 1\nclass A:\n    '''  '''\n")
-    assert (summary_of(tree), summary_of(tree.body[1]), call_of(tree.body[1], "a.A")) == ("", "", None)
+    assert (first_paragraph(tree), first_paragraph(tree.body[1]), call_of(tree.body[1], "a.A")) == ([], [], None)
 
 
 def test_tests_of_the_library_are_left_out() -> None:
