@@ -220,7 +220,7 @@ STAGES: Mapping[str, Stage] = {
         _stage(
             "data",
             check="trainwright.stages.data.check:recipe_problems",
-            version=2,
+            version=3,
             identity=data_identity,
             base=_TOKENIZER,
             settled=_in_tokens_of_base,

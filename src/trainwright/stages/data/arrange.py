@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,20 @@ DUPLICATE, RELABELLED = "duplicate", "relabelled"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArrangeJob:
-    """One bucket: where its documents lie, in the corpus's order, as (source, part, offset, length)."""
+    """One bucket: where its documents lie, in the corpus's order, as (source, part, offset, length).
+
+    ``splits`` are those of its units where the documents are labelled; None where each document's hash decides.
+    """
 
     bucket: int
     pieces: tuple[tuple[int, Path, int, int], ...]
     section: DataSection
     directory: Path
+    splits: Mapping[bytes, str] | None = None
+
+    def split_of(self, document: Document) -> str:
+        """Returns the split of a document of the bucket."""
+        return split_of(side(document), self.section.split) if self.splits is None else self.splits[unit_of(document)]
 
 
 def split_of(digest: bytes, shares: SplitSection) -> str:
@@ -43,6 +53,12 @@ def split_of(digest: bytes, shares: SplitSection) -> str:
 def side(document: Document) -> bytes:
     """Returns the sha256 that decides a document's split: of its group, so that one stays together, or its content."""
     return document.digest if document.group is None else hashlib.sha256(document.group.encode()).digest()
+
+
+def unit_of(document: Document) -> bytes:
+    """Returns what names the unit of a document that is never parted: its ``side``, begun at the bytes that decide."""
+    digest = side(document)
+    return digest[8:] + digest[:8]
 
 
 def documents_path(directory: Path, bucket: int, split: str) -> Path:
@@ -80,7 +96,7 @@ def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
     splits: dict[str, list[Document]] = {split: [] for split in SPLITS}
     places: dict[str, list[tuple[int, str]]] = {split: [] for split in SPLITS}
     for source, document in kept:
-        split = split_of(side(document), job.section.split)
+        split = job.split_of(document)
         splits[split].append(document)
         places[split].append((source, document.place))
     for split, documents in splits.items():
@@ -97,6 +113,10 @@ def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
         "funnels": {str(source): funnel.to_json() for source, funnel in funnels.items()},
         "splits": {
             split: {"documents": len(documents), "bytes": sum(len(document.text) for document in documents)}
+            for split, documents in splits.items()
+        },
+        "classes": {
+            split: Counter(document.label for document in documents if document.label is not None)
             for split, documents in splits.items()
         },
     }

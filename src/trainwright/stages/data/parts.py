@@ -113,14 +113,17 @@ def read_footer(path: Path) -> dict[str, Any] | None:
     return footer
 
 
-def read_section(path: Path, offset: int, length: int) -> Iterator[Document]:
-    """Yields the documents of one bucket of a part, in the corpus's order."""
+def read_section(path: Path, offset: int, length: int, *, texts: bool = True) -> Iterator[Document]:
+    """Yields the documents of one bucket of a part, in the corpus's order; without ``texts`` those are empty."""
     with path.open("rb") as stream:
         stream.seek(offset)
         while stream.tell() < offset + length:
-            digest, *sizes = _DOCUMENT.unpack(stream.read(_DOCUMENT.size))
-            place, label, group, text = (stream.read(size) for size in sizes)
-            yield Document(digest, place.decode(), text, label.decode() or None, group.decode() or None)
+            digest, *sizes, size = _DOCUMENT.unpack(stream.read(_DOCUMENT.size))
+            place, label, group = (stream.read(each).decode() for each in sizes)
+            text = stream.read(size) if texts else b""
+            if not texts:
+                stream.seek(size, os.SEEK_CUR)
+            yield Document(digest, place, text, label or None, group or None)
 
 
 def read_documents(path: Path) -> list[bytes]:

@@ -23,6 +23,7 @@ from trainwright.stages.data.corpus.entries import SkippedFile
 from trainwright.stages.data.funnel import Funnel, total
 from trainwright.stages.data.parts import publish_json, read_json
 from trainwright.stages.data.read import ReadJob, Unit, read_unit
+from trainwright.stages.data.stratified import missing
 from trainwright.stages.data.workers import run_jobs
 
 LAYOUT = "layout.json"
@@ -154,6 +155,12 @@ class Preparation:
                     split=split,
                 )
         return wanted
+
+    def tell_missing(self, classes: Mapping[str, Mapping[str, int]]) -> None:
+        """Names each class that a split with a share has no document of; ``classes`` are counts by split and class."""
+        shares = self.section.split
+        for line in missing(classes, [split for split in SPLITS if getattr(shares, split) > 0]):
+            self.events.message(line)
 
 
 def _more_documents(split: str) -> str:

@@ -30,6 +30,7 @@ def build_report(
     trained: TrainedTokenizer | None,
     *,
     lossy: int | None,
+    classes: Mapping[str, Mapping[str, int]] | None = None,
 ) -> dict[str, Any]:
     """Returns the report as plain values.
 
@@ -40,6 +41,7 @@ def build_report(
         facts: of the tokenizer used.
         trained: what training gave, or None for a pretrained tokenizer.
         lossy: documents that do not come back byte for byte from their ids; None of chats, which are not read back.
+        classes: the documents of each class, by split; None of documents without labels.
     """
     tokens = sum(entry.tokens for entry in entries.values())
     text_bytes = sum(entry.text_bytes for entry in entries.values())
@@ -51,6 +53,7 @@ def build_report(
                 "bytes": entry.text_bytes,
                 "tokens": entry.tokens,
                 "bytes_per_token": _ratio(entry.text_bytes, entry.tokens),
+                **({"classes": dict(classes[split])} if classes is not None else {}),
             }
             for split, entry in entries.items()
         },

@@ -13,6 +13,7 @@ change a byte of the result. No step holds more than a part or a bucket in memor
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +40,7 @@ from trainwright.stages.data.parts import publish_json, read_json
 from trainwright.stages.data.preparation import LAYOUT, MAX_BUCKET_BITS, Preparation
 from trainwright.stages.data.read import Unit, finished_parts, plan_units, read_funnels
 from trainwright.stages.data.report import build_report, publish_report
+from trainwright.stages.data.stratified import classes_of_splits, splits_of_buckets
 from trainwright.stages.data.tokens.encode import EncodeJob, assemble, encode_bucket
 from trainwright.stages.data.tokens.encoders import EncoderChoice, EncoderName, choose_encoder
 from trainwright.stages.data.tokens.sample import first_texts, training_sample
@@ -69,6 +71,7 @@ class _Arranged:
 
     funnels: list[Funnel]
     splits: dict[str, dict[str, int]]
+    classes: dict[str, dict[str, int]]
 
 
 @dataclass(slots=True)
@@ -92,6 +95,7 @@ class _Texts(Preparation):
         arranged = self._arranged(corpus, units, bits, workers)
         counts = {split: tally["documents"] for split, tally in arranged.splits.items()}
         splits = self.check_splits(arranged.funnels, counts, corpus.skipped)
+        self.tell_missing(arranged.classes)
         trained, facts = self.timed("tokenizer", partial(self._tokenizer, bits, tokenizer_sha256))
         if template is None:
             choice = self.timed("check", partial(self._encoder, bits))
@@ -105,7 +109,9 @@ class _Texts(Preparation):
             self.timed("encode", partial(encode_all, jobs, arranged.funnels, self.events, workers=workers))
             template.write(self.out)
         entries = self.timed("assemble", partial(self._assemble, bits, splits, facts))
-        report = build_report(self.section, arranged.funnels, entries, facts, trained, lossy=lossy)
+        report = build_report(
+            self.section, arranged.funnels, entries, facts, trained, lossy=lossy, classes=arranged.classes
+        )
         publish_report(self.out, report)
         # From here on the parts are deleted: a run that is killed meanwhile must not take the rest of them up.
         (self.parts / LAYOUT).unlink(missing_ok=True)
@@ -144,7 +150,8 @@ class _Texts(Preparation):
             publish_json(self.parts / "arranged.json", done)
         for part in self.parts.glob("read-*.part"):  # everything in them is in the buckets now
             part.unlink()
-        return _Arranged(funnels=[Funnel.from_json(record) for record in done["funnels"]], splits=done["splits"])
+        funnels = [Funnel.from_json(record) for record in done["funnels"]]
+        return _Arranged(funnels=funnels, splits=done["splits"], classes=done["classes"])
 
     def _arrange(self, corpus: Corpus, units: Sequence[Unit], bits: int, workers: int) -> dict[str, Any]:
         pieces: list[list[tuple[int, Path, int, int]]] = [[] for _ in range(1 << bits)]
@@ -159,20 +166,30 @@ class _Texts(Preparation):
             arranged += 1
             self.events.progress("data: deduplicate and split", arranged, total=1 << bits, unit="buckets")
 
+        of_units: Sequence[Mapping[bytes, str] | None] = [None] * len(pieces)
+        if self.section.labelled:
+            of_units = splits_of_buckets(pieces, self.section.split, exact=self.section.dedup == "exact")
         jobs = [
-            ArrangeJob(bucket=bucket, pieces=tuple(found), section=self.section, directory=self.parts)
-            for bucket, found in enumerate(pieces)
+            ArrangeJob(bucket=bucket, pieces=tuple(found), section=self.section, directory=self.parts, splits=units)
+            for bucket, (found, units) in enumerate(zip(pieces, of_units, strict=True))
         ]
         counts = run_jobs(arrange_bucket, jobs, workers=workers, on_done=show)
         funnels = read_funnels(self.parts, units, corpus.skipped, len(self.section.sources))
         splits = {split: {"documents": 0, "bytes": 0} for split in SPLITS}
+        classes = {split: Counter[str]() for split in SPLITS}
         for facts in counts:
             for source, record in facts["funnels"].items():
                 funnels[int(source)].merge(Funnel.from_json(record))
             for split, tally in facts["splits"].items():
                 splits[split]["documents"] += tally["documents"]
                 splits[split]["bytes"] += tally["bytes"]
-        return {"funnels": [funnel.to_json() for funnel in funnels], "splits": splits}
+            for split, tally in facts["classes"].items():
+                classes[split].update(tally)
+        return {
+            "funnels": [funnel.to_json() for funnel in funnels],
+            "splits": splits,
+            "classes": classes_of_splits(classes),
+        }
 
     # ------------------------------------------------------------------------------------------------- phases 3 and 4
     def _documents(self, bits: int, split: str) -> list[Path]:

@@ -82,3 +82,22 @@ def test_equal_texts_with_several_labels_are_counted_and_told(prepare, section, 
     unlike = [{"text": f"text {n}", "label": "a"} for n in range(30)]
     plain = prepare(section(write_labelled(tmp_path / "plain", [*unlike, unlike[3]])), tmp_path / "other")
     assert "relabelled" not in json.loads((plain.out / "report.json").read_text())["sources"][0]
+
+
+def test_each_class_has_the_shares_whatever_the_parts(prepare, section, tmp_path):
+    counts = {"many": 40, "some": 11, "three": 3, "one": 1}
+    rows = [{"text": f"{name} {n}", "label": name} for name, count in counts.items() for n in range(count)]
+    source = write_labelled(tmp_path / "labelled", rows)
+    done = prepare(section(source, split=SHARES), tmp_path / "whole")
+    splits = json.loads((done.out / "report.json").read_text())["splits"]
+    assert splits["train"]["classes"] == {"many": 28, "one": 1, "some": 8, "three": 1}
+    assert splits["validation"]["classes"] == {"many": 6, "one": 0, "some": 1, "three": 1}
+    assert splits["test"]["classes"] == {"many": 6, "one": 0, "some": 2, "three": 1}
+    dataset = TokenDataset.open(done.out)
+    for name, split in dataset.splits.items():
+        labels = [dataset.labels[number] for number in split.document_labels]
+        assert {label: labels.count(label) for label in counts} == splits[name]["classes"]
+    (told,) = [text for text in done.messages if "the class" in text]
+    assert told == "the class 'one' is too small for every split: 1 document, none in validation or test"
+    parts = {"workers": 2, "part_bytes": 64, "part_documents": 7}
+    assert prepare(section(source, split=SHARES, exec=parts), tmp_path / "parts").files == done.files

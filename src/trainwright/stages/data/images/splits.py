@@ -1,15 +1,17 @@
-"""Which split an image is in: every class is cut by the shares, and equal images are never in two splits."""
+"""What there is of images, by class and split: equal ones are never in two splits."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainwright.spec.sections.data import SplitSection
 from trainwright.stages.data.arrange import DUPLICATE, RELABELLED, SPLITS
 from trainwright.stages.data.funnel import EXAMPLES, Funnel
 from trainwright.stages.data.parts import Document
+from trainwright.stages.data.stratified import classes_of_splits, splits_of
 
 
 @dataclass(kw_only=True, slots=True)
@@ -49,13 +51,16 @@ class Seen:
         """Returns the classes, sorted."""
         return tuple(sorted({label for labels in self.labels.values() for label in labels}))
 
+    def splits(self, shares: SplitSection) -> dict[bytes, str]:
+        """Returns the split of each image by its digest; of classes as ``stratified.splits_of`` says."""
+        return splits_of({digest: Counter(labels) for digest, labels in self.labels.items()}, shares)
+
     def counts(self, split_by_digest: Mapping[bytes, str]) -> dict[str, dict[str, int]]:
         """Returns how many images of each class each split has."""
-        counts = {split: dict.fromkeys(self.names, 0) for split in SPLITS}
+        counts = {split: Counter[str]() for split in SPLITS}
         for digest, labels in self.labels.items():
-            for label in labels:
-                counts[split_by_digest[digest]][label] += 1
-        return counts
+            counts[split_by_digest[digest]].update(labels)
+        return classes_of_splits(counts)
 
     def _example(self, source: int, reason: str, image: Document, number: int) -> None:
         places = self._examples.setdefault((source, reason), [])
@@ -69,26 +74,3 @@ class Seen:
                 self.funnels[source].example(reason, place)
         for source, funnel in self.funnels.items():
             funnels[source].merge(funnel)
-
-
-def splits_of(labels: Mapping[bytes, Sequence[str]], shares: SplitSection) -> dict[bytes, str]:
-    """Returns the split of each image by its digest: every class is cut by the shares, to the nearest image.
-
-    The images of a class stand in the order of their digests, so that the cut is a function of the images alone. The
-    whole set decides, not each image: one more image may move a neighbour of the cut.
-    """
-    return dict(_cut(labels, shares))
-
-
-def _cut(labels: Mapping[bytes, Sequence[str]], shares: SplitSection) -> Iterator[tuple[bytes, str]]:
-    by_label: dict[str, list[bytes]] = {}
-    for digest in sorted(labels):
-        by_label.setdefault(labels[digest][0], []).append(digest)
-    wanted = [split for split in SPLITS if getattr(shares, split) > 0]
-    for digests in by_label.values():
-        start, border = 0, 0.0
-        for split in wanted:
-            border += getattr(shares, split)
-            stop = len(digests) if split == wanted[-1] else int(border * len(digests) + 0.5)
-            yield from ((digest, split) for digest in digests[start:stop])
-            start = stop

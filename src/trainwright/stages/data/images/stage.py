@@ -26,7 +26,7 @@ from trainwright.spec.parts.images import ImageForm
 from trainwright.spec.sections.data import ImagesSection
 from trainwright.stages.data.corpus.size import corpus_bytes
 from trainwright.stages.data.images.moments import Moments
-from trainwright.stages.data.images.splits import Seen, splits_of
+from trainwright.stages.data.images.splits import Seen
 from trainwright.stages.data.parts import Document, read_section
 from trainwright.stages.data.preparation import LAYOUT, MAX_BUCKET_BITS, Preparation
 from trainwright.stages.data.read import Unit, finished_parts, plan_units, read_funnels
@@ -64,10 +64,11 @@ class _Images(Preparation):
         seen = self.timed("arrange", partial(self._seen))
         funnels = read_funnels(self.parts, units, corpus.skipped, len(self.section.sources))
         seen.add_to(funnels)
-        split_by_digest = splits_of(seen.labels, self.section.split)
+        split_by_digest = seen.splits(self.section.split)
         classes = seen.counts(split_by_digest)
         kept = {split: sum(counts.values()) for split, counts in classes.items()}
         splits = self.check_splits(funnels, kept, corpus.skipped)
+        self.tell_missing(classes)
         write = partial(self._write, splits, split_by_digest, seen.names)
         entries, form = self.timed("write", write)
         publish_report(self.out, image_report(self.section, funnels, entries, form, classes))
