@@ -66,7 +66,7 @@ class CleanSection(Section):
 class SplitSection(Section):
     """Shares of documents, decided by a hash of the content, so that a document never changes sides.
 
-    Of images every class has these shares: its images in the order of their hashes are cut by them.
+    Of labelled documents and images every class has these shares: one with enough documents is in every split.
     """
 
     train: float = Field(0.70, gt=0, le=1, description="share of the documents to train on")
