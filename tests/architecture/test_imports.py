@@ -36,6 +36,7 @@ EXTRAS = {
     "src/trainwright/stages/doctor/": "train",
     "src/trainwright/stages/train/": "train",
     "src/trainwright/stages/evaluate/": "train",
+    "src/trainwright/stages/evaluate/words.py": "train,baselines",
     "src/trainwright/stages/tune/": "train",
     "src/trainwright/stages/compress/": "train",
     "src/trainwright/stages/export/": "export",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from trainwright.core.errors import RecipeError, in_one_line
@@ -54,6 +55,14 @@ def look_up(name: str, known: Mapping[str, Any], *, kind: str) -> Any:
         fix=did_you_mean(name, known),
         kind=kind,
     )
+
+
+def installed(package: str) -> bool:
+    """Returns whether a package can be imported, without importing it."""
+    try:
+        return find_spec(package) is not None
+    except ValueError:  # sys.modules holds None for it: hidden on purpose
+        return False
 
 
 def load(reference: str, *, kind: str) -> Callable[..., Any]:

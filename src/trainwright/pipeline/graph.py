@@ -20,7 +20,7 @@ from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.frozen import dataclass
 from trainwright.core.paths import local_path
-from trainwright.core.registry import is_reference, load
+from trainwright.core.registry import installed, is_reference, load
 from trainwright.core.source_digest import code_of, source_digest
 from trainwright.core.spelling import unknown
 from trainwright.core.units import parse_duration
@@ -167,6 +167,14 @@ def _trained_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
     return code | {"init_from": directory_digest(local_path(recipe.model.init_from))}
 
 
+def _evaluated_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
+    """The code of plug-ins; of labelled texts, whether the package is there that they are compared by."""
+    code = _code(_network_and_task(recipe))
+    if not recipe.data.labelled or recipe.data.images is not None:
+        return code
+    return code | {"words": "scikit-learn" if installed("sklearn") else "none"}
+
+
 def _exported_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
     exporters = {f"export.formats.{number}": name for number, name in enumerate(recipe.export.names)}
     return _code({"model.family": recipe.model.family} | exporters)
@@ -250,12 +258,12 @@ STAGES: Mapping[str, Stage] = {
         ),
         _stage(
             "evaluate",
-            version=3,
+            version=4,
             check="trainwright.stages.evaluate.check:problems",
             identity=evaluate_identity,
             needs=[replace(_MODEL, files=(*MODEL_FILES, "references.json")), _DATASET, _PLAN_AS_ADVICE],
             sections=("evaluate", "data", "task"),
-            outside=lambda recipe, root: _code(_network_and_task(recipe)),
+            outside=_evaluated_with,
         ),
         _stage(
             "audit",

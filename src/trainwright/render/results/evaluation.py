@@ -10,12 +10,17 @@ from trainwright.render.page import Page
 
 
 def show(evaluation: Mapping[str, Any], page: Page) -> None:
-    """Shows what any task measured: its metrics, the tables that it made, and the baselines in bits per byte."""
+    """Shows what any task measured: its metrics, the tables that it made, and what they are compared with."""
     splits = evaluation["splits"]
     _show_metrics(splits, page)
     if has_baselines(splits):
         page.line()
         page.table(("bits/byte", *splits), baseline_rows(splits))
+    elif has_scores(splits):
+        page.line()
+        page.table(("macro F1", *splits), score_rows(splits))
+    if evaluation.get("baselines_skipped"):
+        page.note(evaluation["baselines_skipped"])
     for name, split in splits.items():
         for key, table in split["details"].items():
             _show_table(f"{name}: {words(key)}", table, page)
@@ -117,6 +122,23 @@ def has_baselines(splits: Mapping[str, Mapping[str, Any]]) -> bool:
         "baselines" in split and split["metrics"].get("bits_per_byte", {}).get("value") is not None
         for split in splits.values()
     )
+
+
+def has_scores(splits: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Returns whether each split has a macro F1, and was compared with that of words alone."""
+    return all("baselines" in split and "macro_f1" in split["metrics"] for split in splits.values())
+
+
+def scores(split: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the macro F1 of the model and of what it is held against, by name, on one split."""
+    others = {entry["name"]: entry["macro_f1"] for entry in split["baselines"]}
+    return {"this model": split["metrics"]["macro_f1"]["value"], **others}
+
+
+def score_rows(splits: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Returns a row for the model and for each that it is held against, with its macro F1 on each split."""
+    columns = [scores(split) for split in splits.values()]
+    return [(name, *(f"{column[name]:.4f}" for column in columns)) for name in columns[0]]
 
 
 def baseline_rows(splits: Mapping[str, Any]) -> list[tuple[str, ...]]:

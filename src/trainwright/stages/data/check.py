@@ -7,13 +7,12 @@ that it may run before anything else does.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 from trainwright.artifact.tokenizer import end_of_text_id, load_tokenizer
 from trainwright.core.errors import DataError, MissingPackage, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path
-from trainwright.core.registry import load
+from trainwright.core.registry import installed, load
 from trainwright.spec.recipe import ANSWERED, Recipe
 from trainwright.spec.sections.data import CleanSection, DataSection
 from trainwright.spec.sections.sources import SourceSection
@@ -98,10 +97,10 @@ def _source(number: int, settings: SourceSection) -> Iterator[TrainwrightError]:
     source, key = source_of(settings), f"data.sources.{number}.kind"
     if settings.kind == "parquet":
         yield from _missing("pyarrow", key=key, needed_for="reading Parquet files")
-    if settings.kind == "sklearn-digits" and not _installed("sklearn"):
+    if settings.kind == "sklearn-digits" and not installed("sklearn"):
         yield MissingPackage("scikit-learn", needed_for="the source sklearn-digits", extra="digits").at(key)
         return
-    if settings.records == "images" and not _installed("PIL"):
+    if settings.records == "images" and not installed("PIL"):
         yield MissingPackage("pillow", needed_for="reading images", extra="data").at(key)
         return
     for order, path in enumerate(source.paths):
@@ -139,7 +138,7 @@ def _tokenizer(section: DataSection) -> Iterator[TrainwrightError]:
     if not path.is_file():
         expected = "a tokenizer.json"
         yield DataError("no tokenizer here", where=f"{key}.path", seen=section.tokenizer.path, expected=expected)
-    elif _installed("tokenizers"):
+    elif installed("tokenizers"):
         try:
             tokenizer = load_tokenizer(path)
         except DataError as error:
@@ -156,7 +155,7 @@ def _template(section: DataSection) -> Iterator[TrainwrightError]:
     if section.records not in ANSWERED:
         return
     yield from _missing("jinja2", key="data.chat", needed_for="chat templates")
-    if _installed("jinja2") and _installed("tokenizers"):
+    if installed("jinja2") and installed("tokenizers"):
         try:
             load(TEMPLATE_OF, kind="function")(section)
         except TrainwrightError as error:
@@ -165,12 +164,5 @@ def _template(section: DataSection) -> Iterator[TrainwrightError]:
 
 
 def _missing(package: str, *, key: str, needed_for: str) -> Iterator[TrainwrightError]:
-    if not _installed(package):
+    if not installed(package):
         yield MissingPackage(package, needed_for=needed_for, extra="data").at(key)
-
-
-def _installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ValueError:  # sys.modules holds None for it: hidden on purpose
-        return False

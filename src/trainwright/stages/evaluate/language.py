@@ -28,11 +28,12 @@ READ_TOKENS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """Baselines by split; completions with their overlap; bytes of training text that they were looked up in."""
+    """Baselines by split, or why there are none; completions with their overlap; bytes of text that was searched."""
 
     baselines: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     completions: Sequence[Mapping[str, Any]] = ()
     searched_bytes: int = 0
+    skipped: str = ""
 
 
 def compare(

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 
 from trainwright.artifact.evaluation import FILE, FORMAT
 from trainwright.artifact.events import Events
 from trainwright.artifact.model_folder import MODEL_FILES, TOKENIZER
 from trainwright.artifact.reading import PLAN, read_plan
-from trainwright.artifact.shards import TokenDataset, TokenSplit
+from trainwright.artifact.shards import LABELLED, TokenDataset, TokenSplit
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
-from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.errors import DataError, MissingPackage, RecipeError
 from trainwright.core.plug_in import blaming
+from trainwright.core.registry import installed, load
 from trainwright.model.bundle import load_network
 from trainwright.model.conventions import read_tokenizer
 from trainwright.model.network import Network
@@ -29,6 +31,9 @@ from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.evaluate.language import Comparison, compare
+
+WORDS = "trainwright.stages.evaluate.words:by_words"
+"""Loaded where scikit-learn is installed."""
 
 
 def run(context: Context) -> StageResult:
@@ -65,6 +70,12 @@ def run(context: Context) -> StageResult:
     if model.spec.writes_text:
         events.message("counting n-grams and compressing, to compare with")
         comparison = compare(recipe, dataset, splits, model, read_tokenizer(trained.file(TOKENIZER)))
+    elif dataset.kind == LABELLED and all("macro_f1" in result["metrics"] for result in results.values()):
+        events.message("counting words, to compare with")
+        measured = {name: (splits[name], result["count"]) for name, result in results.items()}
+        comparison = _words(dataset, measured, read_tokenizer(trained.file(TOKENIZER)))
+        if comparison.skipped:
+            events.message(comparison.skipped)
     for name, baselines in comparison.baselines.items():
         results[name]["baselines"] = baselines
     record = {
@@ -74,6 +85,7 @@ def run(context: Context) -> StageResult:
         "sequence_tokens": recipe.train.sequence_tokens,
         "document_masking": recipe.masks_documents,
         "splits": results,
+        "baselines_skipped": comparison.skipped,
         "completions": comparison.completions,
         "overlap_searched_bytes": comparison.searched_bytes,
     }
@@ -87,6 +99,20 @@ def run(context: Context) -> StageResult:
         summary=headline,
         execution={"device": here.device.type, "threads": threads, "total_s": time.perf_counter() - started},
     )
+
+
+def _words(dataset: TokenDataset, splits: Mapping[str, tuple[TokenSplit, int]], tokenizer: Tokenizer) -> Comparison:
+    """Returns what words alone tell of documents with labels, or why nobody knows."""
+    if not installed("sklearn"):
+        missing = MissingPackage("scikit-learn", needed_for="the comparison with TF-IDF", extra="baselines")
+        return Comparison(skipped=str(missing))
+    if "train" not in dataset.splits:
+        return Comparison(skipped="no comparison with TF-IDF: the dataset has no train split")
+    by_words = load(WORDS, kind="function")
+    try:
+        return Comparison(baselines=by_words(dataset.splits["train"], splits, tokenizer, dataset.labels))
+    except ValueError as error:
+        return Comparison(skipped=f"no comparison with TF-IDF: {error}")
 
 
 def _check_labels(recipe: Recipe, network: Network) -> None:

@@ -9,11 +9,13 @@ from trainwright.render import numbers
 from trainwright.render.results.evaluation import (
     curve_points,
     has_baselines,
+    has_scores,
     is_curve,
     is_square,
     metric_units,
     record_names,
     row_columns,
+    scores,
     with_unit,
 )
 from trainwright.stages.report import say
@@ -49,6 +51,10 @@ def measured(evaluation: Mapping[str, Any]) -> PageSection:
         accuracy = split["metrics"].get("accuracy", {}).get("value")
         if accuracy is not None and split["record"].get("commonest_class_accuracy") is not None:
             blocks.append(Figure(views=[("", _against_the_commonest_class(name, split))]))
+        if has_scores({name: split}):
+            blocks.append(Figure(views=[("", _against_words(name, split))]))
+    if evaluation.get("baselines_skipped"):
+        lead += f" Not compared: {evaluation['baselines_skipped']}."
     blocks += [*_curves(splits), *_tables(splits)]
     return PageSection(key="quality", title="Quality", lead=lead, blocks=blocks)
 
@@ -127,6 +133,15 @@ def _against_the_commonest_class(name: str, split: Mapping[str, Any]) -> Bars:
         for label, share, tone in bars
     ]
     return Bars(title=f"Accuracy, {name} split", x_title="share of documents", groups=groups, format=say.percent)
+
+
+def _against_words(name: str, split: Mapping[str, Any]) -> Bars:
+    bars = ((label, score, PLAIN if number else MODEL) for number, (label, score) in enumerate(scores(split).items()))
+    groups = [
+        (label, [Bar(segments=[Segment(name=label, value=score, tone=tone)], text=f"{score:.3f}")])
+        for label, score, tone in bars
+    ]
+    return Bars(title=f"Macro F1, {name} split", x_title="macro F1", groups=groups)
 
 
 def _square(title: str, labels: Sequence[str], counts: Sequence[Sequence[int]]) -> Table:

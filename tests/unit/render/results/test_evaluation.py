@@ -87,3 +87,16 @@ def test_what_lacks_numbers_is_shown_without_them_or_not_at_all(table, curve, sq
     measured = {"metrics": {}, "count": 1, "unit": "document", "record": {}, "details": {"table": table}}
     show({"splits": {"test": measured}, "completions": []}, page)
     assert ("test: table" in page.tables) == square
+
+
+def test_a_classifier_is_shown_beside_words_or_why_it_is_not():
+    metrics = {"loss": {"value": 0.4, "unit": ""}, "macro_f1": {"value": 0.81234, "unit": ""}}
+    measured = {"metrics": metrics, "unit": "document", "count": 9, "record": {}, "details": {}}
+    baselines = [{"name": "TF-IDF, logistic regression", "macro_f1": 0.85, "accuracy": 0.9}]
+    page = WrittenPage()
+    show({"splits": {"test": measured | {"baselines": baselines}}, "completions": [], "baselines_skipped": ""}, page)
+    assert page.tables["macro F1"] == [("this model", "0.8123"), ("TF-IDF, logistic regression", "0.8500")]
+    assert page.notes == []
+    page = WrittenPage()
+    show({"splits": {"test": measured}, "completions": [], "baselines_skipped": "no scikit-learn"}, page)
+    assert "macro F1" not in page.tables and page.notes == ["no scikit-learn"]

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import random
+import sys
 from dataclasses import replace
 
 import pytest
@@ -202,3 +203,40 @@ def test_a_damaged_input_is_named_and_not_measured(world, tmp_path, stage, name)
     with pytest.raises(DataError, match=rf"{name}: damaged file: its sha256"):
         evaluate(recipe, inputs, tmp_path / "out")
     assert not (tmp_path / "out" / "evaluation.json").exists()
+
+
+@pytest.fixture
+def classified(tmp_path):
+    """A recipe that tells labels, its inputs, and a model that has learned nothing."""
+    labels = {name: [("spam", "ham")[n % 2] for n in range(len(texts))] for name, texts in SPLITS.items()}
+    task = {"name": "classify", "labels": ["ham", "spam"]}
+    source = {"kind": "jsonl", "paths": ["a.jsonl"], "label_key": "label"}
+    recipe = Recipe.model_validate(TINY | {"evaluate": {}, "task": task, "data": {"sources": [source]}})
+    data = make_dataset(tmp_path, SPLITS, labels=labels)
+    vocabulary = TokenDataset.open(data.path).vocabulary
+    spec = replace(recipe.model.spec(vocabulary=vocabulary), classes=2, labels=("ham", "spam"), language_head=False)
+    model = Decoder(spec)
+    model.initialise(1)
+    (tmp_path / "told").mkdir()
+    write_bundle(tmp_path / "told", model, dict(model.named_parameters()), TokenDataset.open(data.path).tokenizer_path)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "told").iterdir()}
+    plan = make_plan(tmp_path, recipe, vocabulary=vocabulary)
+    return recipe, {"dataset": data, "checkpoint": make_artifact(tmp_path, "train", files), "plan": plan}
+
+
+def test_a_classifier_of_texts_is_held_against_words(classified, tmp_path):
+    evaluation, _, _ = evaluate(*classified, tmp_path / "out")
+    for name in ("validation", "test"):
+        (words,) = evaluation["splits"][name]["baselines"]
+        assert words["documents"] == evaluation["splits"][name]["count"] == len(SPLITS[name])
+        assert words["train_documents"] == len(SPLITS["train"])
+        assert 0 <= words["macro_f1"] <= 1
+    assert evaluation["baselines_skipped"] == ""
+
+
+def test_without_scikit_learn_the_missing_comparison_is_told(classified, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    evaluation, _, seen = evaluate(*classified, tmp_path / "out")
+    assert "baselines" not in evaluation["splits"]["test"]
+    assert "pip install 'trainwright[baselines]'" in evaluation["baselines_skipped"]
+    assert evaluation["baselines_skipped"] in [event.text for event in seen]

@@ -141,3 +141,16 @@ def test_without_an_evaluation_the_last_validation_of_any_task_counts(tmp_path, 
 def test_what_was_not_measured_says_which_command_measures_it(tmp_path, fake):
     (missing,) = quality(fake.run(tmp_path, fake.recipe(), without=("evaluate",))).blocks
     assert isinstance(missing, Missing) and missing.command == "trainwright evaluate RECIPE"
+
+
+def test_a_classifier_stands_beside_words(classified):
+    split = CLASSIFIED | {"baselines": [{"name": "TF-IDF, logistic regression", "macro_f1": 0.85}]}
+    classified.evaluation["splits"] = {"test": split}
+    charts = [block.views[0][1] for block in quality(classified).blocks if isinstance(block, Figure)]
+    chart = next(chart for chart in charts if chart.title == "Macro F1, test split")
+    assert [(label, bars[0].text) for label, bars in chart.groups] == [
+        ("this model", "0.792"),
+        ("TF-IDF, logistic regression", "0.850"),
+    ]
+    classified.evaluation["baselines_skipped"] = "no scikit-learn"
+    assert quality(classified).lead.endswith("Not compared: no scikit-learn.")
