@@ -6,8 +6,10 @@ import io
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
+from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import DataSection
 from trainwright.spec.sections.sources import PACKAGES, PythonPackagesSource
 from trainwright.stages.data.check import problems
@@ -73,3 +75,9 @@ def test_a_package_that_this_python_lacks_is_named() -> None:
     section = DataSection.model_validate({"sources": [TWO | {"packages": ["json", "no_such_package"]}]})
     (problem,) = problems(section)
     assert "no_such_package" in str(problem) and "no such file or directory" in str(problem)
+
+
+def test_the_recipe_tells_the_packages_that_the_source_gives() -> None:
+    path = Path(__file__).parents[5] / "recipes" / "bert-classify.yaml"
+    recipe = Recipe.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    assert recipe.task.labels == PACKAGES and recipe.data.labelled
