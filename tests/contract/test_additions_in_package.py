@@ -207,10 +207,10 @@ def test_a_source_is_a_file_and_its_keys(copy):
     start, stop = reader.index("class IniSection"), reader.index("class Ini(")
     reader = (reader[:start] + reader[stop:]).replace("import PathsSection", "import IniSection")
     copy.add("stages/data/sources/ini.py", reader)
-    copy.insert("spec/sections/sources.py", KEYS, after='description="key that holds the worse answer"')
+    copy.insert("spec/sections/corpus/sources.py", KEYS, after='description="key that holds the worse answer"')
     name = '    "ini": "trainwright.stages.data.sources.ini:Ini",\n'
-    copy.insert("spec/sections/sources.py", name, after="SOURCES: Mapping")
-    copy.insert("spec/sections/sources.py", '    "ini": IniSection,\n', after="SOURCE_KEYS: Mapping")
+    copy.insert("spec/sections/corpus/sources.py", name, after="SOURCES: Mapping")
+    copy.insert("spec/sections/corpus/sources.py", '    "ini": IniSection,\n', after="SOURCE_KEYS: Mapping")
     (copy.root / "corpus.ini").write_text(
         "".join(f"[{number}]\nbody = row {number}\n" for number in range(9)), encoding="utf-8"
     )

@@ -24,8 +24,8 @@ import pytest
 
 from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import canonical
+from trainwright.spec.sections.corpus.sources import SourceSection
 from trainwright.spec.sections.data import DataSection
-from trainwright.spec.sections.sources import SourceSection
 from trainwright.stages.data.corpus.digests import hash_file, read_corpus
 from trainwright.stages.data.corpus.documents import raw_documents
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument

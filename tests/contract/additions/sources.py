@@ -9,7 +9,7 @@ from typing import BinaryIO
 from pydantic import Field
 
 from trainwright.core.errors import DataError
-from trainwright.spec.sections.sources import PathsSection
+from trainwright.spec.sections.corpus.sources import PathsSection
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import Source, decoded
 

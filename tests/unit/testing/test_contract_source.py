@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from trainwright.spec.sections.sources import PathsSection
+from trainwright.spec.sections.corpus.sources import PathsSection
 from trainwright.stages.data.corpus.entries import RawDocument
 from trainwright.stages.data.sources.base import Source
 from trainwright.testing.contract_source import SourceContract

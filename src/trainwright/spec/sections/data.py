@@ -11,7 +11,7 @@ from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.sections.base import NamedSection, Section, Workers
-from trainwright.spec.sections.sources import SOURCE, SOURCE_KEYS, Records, SourceSection
+from trainwright.spec.sections.corpus.sources import SOURCE, SOURCE_KEYS, Records, SourceSection
 
 FILTERS: Mapping[str, str] = {
     "long-lines": "trainwright.stages.data.cleaning.filters:long_lines",

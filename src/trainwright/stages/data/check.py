@@ -14,8 +14,8 @@ from trainwright.core.errors import DataError, MissingPackage, RecipeError, Trai
 from trainwright.core.paths import local_path
 from trainwright.core.registry import installed, load
 from trainwright.spec.recipe import ANSWERED, Recipe
+from trainwright.spec.sections.corpus.sources import SourceSection
 from trainwright.spec.sections.data import CleanSection, DataSection
-from trainwright.spec.sections.sources import SourceSection
 from trainwright.stages.data.corpus.entries import SkippedFile
 from trainwright.stages.data.corpus.files import not_skipped, path_problem, source_entries
 from trainwright.stages.data.corpus.head import broken_record, unusable_source

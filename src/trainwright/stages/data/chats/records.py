@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from trainwright.spec.sections.sources import ChatsSource, PreferencesSource
+from trainwright.spec.sections.corpus.sources import ChatsSource, PreferencesSource
 
 Turn = tuple[str, str]
 """Role and content."""

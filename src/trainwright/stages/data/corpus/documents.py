@@ -7,7 +7,7 @@ from typing import Any
 
 from trainwright.core.errors import DataError
 from trainwright.core.plug_in import blaming
-from trainwright.spec.sections.sources import SourceSection
+from trainwright.spec.sections.corpus.sources import SourceSection
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.corpus.streams import BrokenStream, opened
 from trainwright.stages.data.sources import source_of

@@ -20,8 +20,8 @@ from typing import Any
 
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.paths import local_path
+from trainwright.spec.sections.corpus.sources import SourceSection
 from trainwright.spec.sections.data import DataSection
-from trainwright.spec.sections.sources import SourceSection
 from trainwright.stages.data.corpus.entries import CorpusFile, RawDocument, SkippedFile
 from trainwright.stages.data.corpus.remote import is_url, remote_entries
 from trainwright.stages.data.sources import source_of

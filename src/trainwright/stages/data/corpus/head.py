@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.plug_in import blaming
 from trainwright.core.registry import is_reference
+from trainwright.spec.sections.corpus.sources import SourceSection
 from trainwright.spec.sections.data import DataSection
-from trainwright.spec.sections.sources import SourceSection
 from trainwright.stages.data.cleaning.cleaner import Cleaner
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument
 from trainwright.stages.data.corpus.files import Entry, list_files, not_a_document, source_entries

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainwright.core.errors import DataError
+from trainwright.spec.sections.corpus.sources import SourceSection
 from trainwright.spec.sections.data import DataSection
-from trainwright.spec.sections.sources import SourceSection
 from trainwright.stages.data.corpus.entries import CorpusFile
 from trainwright.stages.data.corpus.files import list_files, source_entries
 from trainwright.stages.data.corpus.remote import is_url

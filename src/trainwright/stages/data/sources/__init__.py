@@ -1,10 +1,10 @@
-"""The kinds of sources: ours by their names in ``spec/sections/sources.py``, others as ``package.module:Class``."""
+"""The kinds of sources: ours by their names in ``spec/sections/corpus/sources.py``, others as ``package.module:Class``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from trainwright.spec.sections.sources import SOURCE, SourceSection
+from trainwright.spec.sections.corpus.sources import SOURCE, SourceSection
 from trainwright.stages.data.sources.base import Source
 
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import BinaryIO, ClassVar, Generic, TypeVar
 
-from trainwright.spec.sections.sources import SourceSection
+from trainwright.spec.sections.corpus.sources import SourceSection
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument
 
 SectionT = TypeVar("SectionT", bound=SourceSection)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from trainwright.spec.sections.sources import ChatsSource, PreferencesSource
+from trainwright.spec.sections.corpus.sources import ChatsSource, PreferencesSource
 from trainwright.stages.data.chats.records import MESSAGES_KEYS, NoChat, chat_form, preference_form
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import SectionT

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from trainwright.core.errors import DataError
-from trainwright.spec.sections.sources import CsvSource
+from trainwright.spec.sections.corpus.sources import CsvSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import Source
 

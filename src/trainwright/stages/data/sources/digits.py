@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from trainwright.spec.sections.sources import DigitsSource
+from trainwright.spec.sections.corpus.sources import DigitsSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import Source
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from trainwright.spec.sections.sources import DocstringsSource
+from trainwright.spec.sections.corpus.sources import DocstringsSource
 from trainwright.stages.data.chats.records import form_of
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.files import PythonLibrary

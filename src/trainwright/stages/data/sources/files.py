@@ -8,7 +8,7 @@ import tokenize
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from trainwright.spec.sections.sources import FilesSource, PythonSource
+from trainwright.spec.sections.corpus.sources import FilesSource, PythonSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import SectionT, Source, decoded
 

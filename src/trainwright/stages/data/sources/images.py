@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
-from trainwright.spec.sections.sources import ImagesSource
+from trainwright.spec.sections.corpus.sources import ImagesSource
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument
 from trainwright.stages.data.images.pixels import Undecodable, decoded
 from trainwright.stages.data.sources.base import Source

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from trainwright.spec.sections.sources import JsonlSource
+from trainwright.spec.sections.corpus.sources import JsonlSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import BOM, SectionT, Source
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from trainwright.core.errors import DataError
-from trainwright.spec.sections.sources import ParquetSource
+from trainwright.spec.sections.corpus.sources import ParquetSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.corpus.streams import BrokenStream
 from trainwright.stages.data.optional import need

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from trainwright.spec.sections.sources import PythonChatsSource
+from trainwright.spec.sections.corpus.sources import PythonChatsSource
 from trainwright.stages.data.chats.records import Turn, form_of
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.files import PythonLibrary

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from trainwright.spec.sections.sources import PythonPackagesSource
+from trainwright.spec.sections.corpus.sources import PythonPackagesSource
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument
 from trainwright.stages.data.sources.files import PythonLibrary, python_document
 from trainwright.stages.data.sources.python_syntax import TEST_FOLDERS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from trainwright.spec.sections.sources import TextSource
+from trainwright.spec.sections.corpus.sources import TextSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import Source, decoded
 

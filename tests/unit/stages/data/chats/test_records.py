@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright.spec.sections.sources import ChatsSource, PreferencesSource
+from trainwright.spec.sections.corpus.sources import ChatsSource, PreferencesSource
 from trainwright.stages.data.chats.records import NoChat, chat_form, chats_of, form_of, preference_form
 
 ASKED, TOLD = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from trainwright.core.errors import DataError
+from trainwright.spec.sections.corpus.sources import JsonlSource, ParquetSource, PathsSection
 from trainwright.spec.sections.data import DataSection
-from trainwright.spec.sections.sources import JsonlSource, ParquetSource, PathsSection
 from trainwright.stages.data.corpus import head
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument
 from trainwright.stages.data.corpus.head import FILES, labels_at_head, unusable_source

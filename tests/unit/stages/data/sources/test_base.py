@@ -15,7 +15,7 @@ from trainwright.testing.contract_source import SourceContract
 
 PLUG_IN = """
 from pydantic import Field
-from trainwright.spec.sections.sources import PathsSection
+from trainwright.spec.sections.corpus.sources import PathsSection
 from trainwright.stages.data.corpus.entries import RawDocument
 from trainwright.stages.data.sources.base import Source, decoded
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from trainwright.spec.sections.sources import ChatsSource, PreferencesSource
+from trainwright.spec.sections.corpus.sources import ChatsSource, PreferencesSource
 from trainwright.testing.contract_source import SourceContract
 
 CHATS = ChatsSource(kind="chats", paths=("x",))

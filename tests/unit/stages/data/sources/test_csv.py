@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.core.errors import DataError
-from trainwright.spec.sections.sources import CsvSource
+from trainwright.spec.sections.corpus.sources import CsvSource
 from trainwright.testing.contract_source import SourceContract
 
 TEXTS = CsvSource(kind="csv", paths=("x",))

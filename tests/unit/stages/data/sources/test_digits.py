@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from trainwright.core.errors import MissingPackage
+from trainwright.spec.sections.corpus.sources import DigitsSource
 from trainwright.spec.sections.data import DataSection
-from trainwright.spec.sections.sources import DigitsSource
 from trainwright.stages.data.check import problems
 from trainwright.stages.data.corpus.head import labels_at_head
 from trainwright.stages.data.corpus.size import corpus_bytes

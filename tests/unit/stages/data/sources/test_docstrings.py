@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from trainwright.spec.sections.sources import DocstringsSource
+from trainwright.spec.sections.corpus.sources import DocstringsSource
 from trainwright.stages.data.chats.records import chats_of
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange
 from trainwright.stages.data.sources import source_of

@@ -5,7 +5,7 @@ import tokenize
 
 import pytest
 
-from trainwright.spec.sections.sources import FilesSource, SourceSection
+from trainwright.spec.sections.corpus.sources import FilesSource, SourceSection
 from trainwright.stages.data.corpus.entries import RawDocument
 from trainwright.stages.data.sources.files import decode_python
 from trainwright.testing.contract_source import SourceContract

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trainwright.spec.sections.sources import ImagesSource
+from trainwright.spec.sections.corpus.sources import ImagesSource
 from trainwright.stages.data.corpus.documents import raw_documents
 from trainwright.stages.data.corpus.entries import FileRange
 from trainwright.stages.data.corpus.files import source_entries

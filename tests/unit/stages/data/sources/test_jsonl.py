@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.spec.sections.sources import JsonlSource
+from trainwright.spec.sections.corpus.sources import JsonlSource
 from trainwright.testing.contract_source import SourceContract
 
 JSONL = JsonlSource(kind="jsonl", paths=("x",))

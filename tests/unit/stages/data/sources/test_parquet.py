@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trainwright.core.errors import DataError
-from trainwright.spec.sections.sources import ParquetSource
+from trainwright.spec.sections.corpus.sources import ParquetSource
 from trainwright.testing.contract_source import SourceContract
 
 PARQUET = ParquetSource(kind="parquet", paths=("x",))

@@ -10,8 +10,8 @@ import yaml
 from pydantic import ValidationError
 
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.corpus.sources import PACKAGES, PythonPackagesSource
 from trainwright.spec.sections.data import DataSection
-from trainwright.spec.sections.sources import PACKAGES, PythonPackagesSource
 from trainwright.stages.data.check import problems
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange
 from trainwright.stages.data.corpus.files import list_files

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.spec.sections.sources import TextSource
+from trainwright.spec.sections.corpus.sources import TextSource
 from trainwright.stages.data.sources import text as module
 from trainwright.testing.contract_source import SourceContract
 

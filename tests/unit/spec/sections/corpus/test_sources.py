@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from trainwright.spec.sections.corpus.sources import SOURCE_KEYS, SOURCES
 from trainwright.spec.sections.data import DataSection
-from trainwright.spec.sections.sources import SOURCE_KEYS, SOURCES
 
 
 def test_each_kind_of_source_has_its_keys() -> None:

@@ -1,0 +1,1 @@
+"""The keys of what a corpus is read from."""
