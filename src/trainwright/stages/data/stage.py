@@ -87,7 +87,6 @@ class _Texts(Preparation):
         tokenizer_sha256 = tokenizer_digest(self.section)
         files = corpus.files
         units = plan_units(files, self.section)
-        corpus_bytes = sum(file.size_bytes for file in files)
         text_bytes = sum(map(text_bytes_of, files))
         workers = worker_count(self.section.exec.workers, text_bytes)
         bits = min((max(text_bytes - 1, 0) // self.section.exec.part_bytes).bit_length(), MAX_BUCKET_BITS)
@@ -95,7 +94,6 @@ class _Texts(Preparation):
         arranged = self._arranged(corpus, units, bits, workers)
         counts = {split: tally["documents"] for split, tally in arranged.splits.items()}
         splits = self.check_splits(arranged.funnels, counts, corpus.skipped)
-        self.tell_missing(arranged.classes)
         trained, facts = self.timed("tokenizer", partial(self._tokenizer, bits, tokenizer_sha256))
         if template is None:
             choice = self.timed("check", partial(self._encoder, bits))
@@ -130,7 +128,7 @@ class _Texts(Preparation):
             execution={
                 "workers": workers,
                 "files": len(files),
-                "corpus_bytes": corpus_bytes,
+                "corpus_bytes": sum(file.size_bytes for file in files),
                 "buckets": 1 << bits,
                 "phase_seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
                 "encode_bytes_per_s": round(kept.bytes / max(self.seconds["encode"], 1e-9)),
@@ -150,6 +148,7 @@ class _Texts(Preparation):
             publish_json(self.parts / "arranged.json", done)
         for part in self.parts.glob("read-*.part"):  # everything in them is in the buckets now
             part.unlink()
+        self.tell_missing(done["classes"])
         funnels = [Funnel.from_json(record) for record in done["funnels"]]
         return _Arranged(funnels=funnels, splits=done["splits"], classes=done["classes"])
 

@@ -66,16 +66,8 @@ def run(context: Context) -> StageResult:
             name: _kept(out / f".{name}.json", partial(_measure, recipe, task, model, split, events))
             for name, split in splits.items()
         }
-    comparison = Comparison()
-    if model.spec.writes_text:
-        events.message("counting n-grams and compressing, to compare with")
-        comparison = compare(recipe, dataset, splits, model, read_tokenizer(trained.file(TOKENIZER)))
-    elif dataset.kind == LABELLED and all("macro_f1" in result["metrics"] for result in results.values()):
-        events.message("counting words, to compare with")
-        measured = {name: (splits[name], result["count"]) for name, result in results.items()}
-        comparison = _words(dataset, measured, read_tokenizer(trained.file(TOKENIZER)))
-        if comparison.skipped:
-            events.message(comparison.skipped)
+    tokens = partial(read_tokenizer, trained.file(TOKENIZER))  # of images there are none
+    comparison = _comparison(recipe, dataset, splits, results, model=model, tokens=tokens, events=events)
     for name, baselines in comparison.baselines.items():
         results[name]["baselines"] = baselines
     record = {
@@ -99,6 +91,30 @@ def run(context: Context) -> StageResult:
         summary=headline,
         execution={"device": here.device.type, "threads": threads, "total_s": time.perf_counter() - started},
     )
+
+
+def _comparison(
+    recipe: Recipe,
+    dataset: TokenDataset,
+    splits: Mapping[str, TokenSplit],
+    results: Mapping[str, Mapping[str, Any]],
+    *,
+    model: Network,
+    tokens: Callable[[], Tokenizer],
+    events: Events,
+) -> Comparison:
+    """Returns what a language model, or a classifier of texts, is held against."""
+    if model.spec.writes_text:
+        events.message("counting n-grams and compressing, to compare with")
+        return compare(recipe, dataset, splits, model, tokens())
+    if dataset.kind != LABELLED or not all("macro_f1" in result["metrics"] for result in results.values()):
+        return Comparison()
+    events.message("counting words, to compare with")
+    measured = {name: (splits[name], result["count"]) for name, result in results.items()}
+    comparison = _words(dataset, measured, tokens())
+    if comparison.skipped:
+        events.message(comparison.skipped)
+    return comparison
 
 
 def _words(dataset: TokenDataset, splits: Mapping[str, tuple[TokenSplit, int]], tokenizer: Tokenizer) -> Comparison:

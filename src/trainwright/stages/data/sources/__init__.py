@@ -1,4 +1,4 @@
-"""The kinds of sources: ours by their names in ``spec/sections/corpus/sources.py``, others as ``package.module:Class``."""
+"""The kinds of sources: ours by name in ``spec/sections/corpus/sources.py``, others as ``package.module:Class``."""
 
 from __future__ import annotations
 
