@@ -16,7 +16,8 @@ from trainwright.core.registry import load
 from trainwright.core.spelling import unknown
 from trainwright.pipeline.recipes.kinds import Kind
 from trainwright.spec.recipe import GIVEN
-from trainwright.spec.sections.data import SOURCES, DataSection, ImagesSection, SourceSection
+from trainwright.spec.sections.corpus.sources import SOURCES, SourceSection
+from trainwright.spec.sections.data import DataSection, ImagesSection
 from trainwright.spec.sections.task import TASKS
 
 FIELD = "data"

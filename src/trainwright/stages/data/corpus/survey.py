@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from trainwright.core.frozen import dataclass
-from trainwright.spec.sections.data import SourceSection
+from trainwright.spec.sections.corpus.sources import SourceSection
 from trainwright.stages.data.corpus.entries import CorpusFile
 from trainwright.stages.data.corpus.files import source_entries
 from trainwright.stages.data.corpus.head import documents_of
