@@ -57,7 +57,8 @@ def test_a_remote_table_is_taken_at_its_word() -> None:
 
 
 def test_sources_without_files_are_those_that_the_task_can_learn_from() -> None:
-    assert without_files("documents") == ("python-stdlib",)
+    assert without_files("documents") == ("python-stdlib", "python-stdlib-packages")
+    assert without_files("documents-with-labels") == ("python-stdlib-packages",)
     assert "python-stdlib-chats" in without_files("chats") and without_files("preferences") == ("python-docstrings",)
     assert "sklearn-digits" in without_files("images") and "sklearn-digits" not in without_files("documents")
 

@@ -49,5 +49,7 @@ def test_a_name_is_taken_as_it_is_seen(name) -> None:
 
 
 def test_an_unknown_one_is_refused_with_the_nearest() -> None:
-    with pytest.raises(RecipeError, match=r"no such recipe \(seen 'quikstart', expected one of dpo-tiny, .*quickstart"):
+    with pytest.raises(
+        RecipeError, match=r"no such recipe \(seen 'quikstart', expected one of bert-classify, .*quickstart"
+    ):
         shipped_recipe("quikstart")
