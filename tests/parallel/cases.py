@@ -43,6 +43,8 @@ class Case:
     chats: bool = False
     preference: str = ""
     """Pairs of answers with the loss dpo or orpo, or none."""
+    many: bool = False
+    """Several labels of a document."""
     terms: bool = False
     """Of ``train.loss``: label smoothing, z-loss, L1 and L2."""
     recompute: Recompute = "none"
@@ -81,9 +83,8 @@ class Case:
         words += [f"attention={self.attention}"] * (self.attention != "auto")
         words += [word for word in (self.adapter, self.preference) if word]
         words += [f"reduce={self.reduce}"] * (self.reduce != "fp32")
-        return " ".join(
-            [*words, *(name for name in ("documents", "ragged", "dropout", "chats", "terms") if getattr(self, name))]
-        )
+        flags = ("documents", "ragged", "dropout", "chats", "many", "terms")
+        return " ".join([*words, *(name for name in flags if getattr(self, name))])
 
 
 DATA_LAYOUTS = (
@@ -202,8 +203,11 @@ PREFERRED = (
     Case(layout={"dp_shard": 2}, preference="dpo", dropout=True, recompute="full", micro_batch=1),
     Case(layout={"tp": 2}, preference="dpo", pad_vocabulary=16),
     Case(layout={"tp": 2, "dp_shard": 2}, family="gpt2", preference="orpo", dropout=True),
+    Case(layout={"dp_shard": 2}, many=True, dropout=True, micro_batch=1),
+    Case(layout={"tp": 2}, many=True),
+    Case(layout={"cp": 2}, family="gpt2", many=True),
 )
-"""Losses that are no sums over tokens: of two answers in a sequence, whose pairs are not equally many."""
+"""Losses that are no sums over tokens: of two answers in a sequence, whose pairs are not equally many; of labels."""
 
 UNEQUAL = (
     Case(layout={"dp_replicate": 2, "shares": (3, 1)}, documents=True, ragged=True, micro_batch=1),

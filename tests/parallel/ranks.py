@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -29,6 +30,7 @@ from trainwright.model.optimizers.groups import freeze
 from trainwright.model.precision.loss_scale import LossScale
 from trainwright.model.regularisation.terms import add_terms
 from trainwright.model.tasks.chat import Chat
+from trainwright.model.tasks.documents.classify_many import ClassifyMany
 from trainwright.model.tasks.masked import Gaps, Masked
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.preferences.preference import Preference
@@ -69,6 +71,7 @@ FIRST_SCALE, FORCED_STEPS, SPOILT_STEP = 2.0**27, 4, 8
 Between them sums of other lengths come to fp16's range at other factors.
 """
 
+LABELS = 3
 GAPS = Gaps(mask=3, vocabulary=spec("bert").vocabulary, never=(END_OF_TEXT,))
 
 
@@ -102,8 +105,8 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
     shape = spec(case.family)
     generator = torch.Generator().manual_seed(step)
     tokens = torch.randint(2, shape.vocabulary, (SEQUENCES, SEQUENCE_TOKENS + 1), generator=generator)
-    if case.chats or case.preference:
-        made = chats_of if case.chats else pairs_of
+    if case.chats or case.preference or case.many:
+        made = chats_of if case.chats else documents_of if case.many else pairs_of
         return made(tokens, generator) | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
     if case.documents:
         tokens[::2, 5] = tokens[:, 11] = END_OF_TEXT
@@ -116,6 +119,13 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
         batch["targets"][tokens[:, :-1] < 0] = IGNORE
         batch |= {"documents": document_ids(tokens[:, :-1], END_OF_TEXT)} if case.documents else {}
     return batch | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
+
+
+def documents_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    """Documents of different lengths, each with some of three labels."""
+    last = torch.randint(0, SEQUENCE_TOKENS, (SEQUENCES,), generator=generator)
+    has = (torch.rand((SEQUENCES, LABELS), generator=generator) < 0.4).float()
+    return {"tokens": tokens[:, :-1].clone(), "last": last, "has": has}
 
 
 def chats_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -167,7 +177,8 @@ class Training:
     def __init__(self, case: Case, world: World) -> None:
         self.world, self.case = world, case
         dtype = DTYPES[case.dtype]
-        shape = spec(case.family, **case.model, dropout=DROPOUT if case.dropout else Dropout())
+        head = {"classes": LABELS, "language_head": False, "tied": False} if case.many else {}
+        shape = spec(case.family, **case.model, **head, dropout=DROPOUT if case.dropout else Dropout())
         kept = torch.promote_types(dtype, torch.float32)
         kernels = KernelChoice(reduce=case.reduce, pad_vocabulary=case.pad_vocabulary, attention=case.attention)
         if world is ALONE:
@@ -187,6 +198,9 @@ class Training:
             task = Masked(sequence_tokens=SEQUENCE_TOKENS, gaps=GAPS, end_of_text=apart)
         if case.chats:
             task = Chat(sequence_tokens=SEQUENCE_TOKENS)
+        if case.many:
+            has = np.zeros((0, LABELS), np.float32)
+            task = ClassifyMany(sequence_tokens=SEQUENCE_TOKENS, padding=0, labels=("a", "b", "c"), has=has)
         if case.preference:
             how = PreferenceSection(name="preference", loss=case.preference, beta=0.5)
             task = Preference(sequence_tokens=SEQUENCE_TOKENS, how=how)

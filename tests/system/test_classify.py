@@ -111,3 +111,36 @@ def test_a_source_without_labels_is_refused_before_anything_runs(classified, pro
     assert done.returncode == 2
     assert "unlabelled.yaml:8" in done.stderr and "data.sources.0 has no labels" in done.stderr
     assert not list(project.workspace.glob("*"))
+
+
+SEVERAL = {"good": "positive", "brief": "short", "hmm": "ironic"}
+
+
+def test_several_labels_are_told_from_recipe_to_report(project_of, tmp_path) -> None:
+    dice, lines = random.Random(1), []
+    for number in range(600):
+        words = [dice.choice(["the", "film", "was", "and", "a"]) for _ in range(dice.randint(5, 12))]
+        telling = [word for word in SEVERAL if dice.random() < 0.4]
+        for word in telling:
+            words.insert(dice.randrange(len(words)), word)
+        text, tags = f"{' '.join(words)} {number}", [SEVERAL[word] for word in telling]
+        lines.append(json.dumps({"text": text, "tags": tags}) + "\n")
+    (tmp_path / "reviews.jsonl").write_text("".join(lines))
+    recipe, many = tmp_path / "many.yaml", RECIPE % (tmp_path / "reviews.jsonl")
+    many = many.replace("label_key: label", "label_key: tags, label_kind: names")
+    many = many.replace("classify, labels: [negative, positive]", "classify-many, labels: [positive, short]")
+    recipe.write_text(many)
+    project = project_of(recipe=recipe, workspace=tmp_path / "runs")
+    refused = project.call("run")
+    assert refused.returncode == 2 and "documents have labels that task.labels lacks (seen 'ironic'" in refused.stderr
+    assert not list(project.workspace.glob("*"))
+    recipe.write_text(many.replace("[positive, short]", "[positive, short, ironic]"))
+    done = project.call("run")
+    assert done.returncode == 0, done.stderr
+    test = json.loads((project.artifact("evaluate") / "evaluation.json").read_text())["splits"]["test"]
+    assert test["count"] == 3 * test["record"]["documents"]
+    assert test["metrics"]["macro_f1"]["value"] > 0.85
+    assert test["metrics"]["subset_accuracy"]["value"] > 0.7 > test["record"]["commonest_set_accuracy"] + 0.2
+    (report,) = project.artifact("report").glob("*.html")
+    page = report.read_text()
+    assert "Precision over recall, all labels together" in page and "subset accuracy" in page.lower()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trainwright.artifact.model_folder import IMAGE_PROCESSOR, TOKENIZER
 from trainwright.artifact.shard_files import PIXEL, Tokens, token_dtype, write_shard
-from trainwright.artifact.shards import DATASET, DOCUMENTS, FORMAT, IMAGES, LABELLED, VALUES
+from trainwright.artifact.shards import DATASET, DOCUMENTS, FORMAT, IMAGES, LABEL_SETS, LABELLED, VALUES
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.core.records import to_json
 from trainwright.spec.parts.images import ImageForm
@@ -150,11 +150,13 @@ def write_dataset(
     end_of_text_id: int,
     splits: Mapping[str, SplitEntry],
     labels: Sequence[str] = (),
+    label_sets: Sequence[Sequence[int]] = (),
     kind: str = DOCUMENTS,
 ) -> None:
     """Write ``dataset.json``; ``splits`` are the entries that ``SplitWriter.close`` gave, ``labels`` their names.
 
-    ``kind`` is that of documents without labels: texts, chats or preferences.
+    Where documents have sets of labels, ``label_sets`` has the numbers of the labels in each set. ``kind`` is that of
+    documents without labels: texts, chats or preferences.
     """
     record = {
         "format": FORMAT,
@@ -164,7 +166,9 @@ def write_dataset(
         "tokenizer": TOKENIZER,
         "splits": {name: to_json(entry) for name, entry in splits.items()},
     }
-    if labels:
+    if label_sets:
+        record |= {"kind": LABEL_SETS, "labels": list(labels), "label_sets": [list(each) for each in label_sets]}
+    elif labels:
         record |= {"kind": LABELLED, "labels": list(labels)}
     elif kind != DOCUMENTS:
         record |= {"kind": kind}

@@ -29,8 +29,9 @@ from trainwright.spec.parts.images import ImageForm
 
 DATASET = "dataset.json"
 DOCUMENTS, LABELLED, CHATS, PREFERENCES = "documents", "documents-with-labels", "chats", "preferences"
-IMAGES = "images"
-"""Kinds of datasets: texts, texts of which each has a label, chats, chats of which each has two last answers, images.
+LABEL_SETS, IMAGES = "documents-with-label-sets", "images"
+"""Kinds of datasets: texts, texts of which each has a label, chats, chats of which each has two last answers; texts of
+which each has any number of labels; images.
 
 An image is a document whose tokens are the values of its pixels; each has a label."""
 VALUES = 256
@@ -113,7 +114,7 @@ class TokenSplit:
 
     @cached_property
     def document_labels(self) -> NDArray[np.uint16]:
-        """For each document the number of its label: shape ``[documents]``; of a labelled dataset alone."""
+        """For each document the number of its label, or its set of them: shape ``[documents]``; where there are any."""
         return np.concatenate([np.empty(0, np.uint16), *(s.labels for s in self._shards if s.labels is not None)])
 
     def answers(self, start: int, stop: int) -> NDArray[np.bool_]:
@@ -169,6 +170,8 @@ class TokenDataset:
     tokenizer_path: Path
     labels: tuple[str, ...] = ()
     """Names of the labels, by number; empty where documents have none."""
+    label_sets: tuple[tuple[int, ...], ...] = ()
+    """Of ``documents-with-label-sets`` the numbers of the labels in each set, by the set's number."""
     kind: str = DOCUMENTS
     """What a task may expect of the documents."""
     images: ImageForm | None = None
@@ -205,7 +208,7 @@ class TokenDataset:
                     entry["shards"],
                     vocabulary=vocabulary,
                     dtype=dtype,
-                    labelled=bool(labels),
+                    labelled=bool(labels) or kind == LABEL_SETS,
                     answered=kind in ANSWERED,
                 )
                 for name, entry in record["splits"].items()
@@ -219,6 +222,7 @@ class TokenDataset:
                 splits=MappingProxyType(splits),
                 tokenizer_path=path / (record["tokenizer"] if form is None else TOKENIZER),
                 labels=labels,
+                label_sets=tuple(map(tuple, record.get("label_sets", ()))),
                 kind=kind,
                 images=form,
             )

@@ -6,6 +6,7 @@ artefact's identity.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Self
 
@@ -16,6 +17,7 @@ from trainwright.core.registry import is_reference
 from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.base import Section
+from trainwright.spec.sections.corpus.labels import LabelKind
 from trainwright.spec.sections.data import DataSection
 from trainwright.spec.sections.evaluate import EvaluateSection
 from trainwright.spec.sections.export import ExportSection
@@ -30,6 +32,8 @@ from trainwright.spec.workload import TIMED_UPDATES, windows_per_epoch
 
 ANSWERED = ("chats", "preferences")
 """Kinds of datasets that say of each token whether it belongs to an answer."""
+LABEL_KINDS: Mapping[str, LabelKind] = {"documents-with-labels": "name", "documents-with-label-sets": "names"}
+"""What a label of each kind of dataset with labels is."""
 GIVEN = (*ANSWERED, "images")
 """Kinds of datasets that sources of their own give."""
 
@@ -81,17 +85,22 @@ class Recipe(Section):
         if (needs if needs in GIVEN else "documents") != gives:
             wanted = f"kind: {needs}" if needs in GIVEN else "documents"
             raise ValueError(f"data.sources give {gives}, and the task {self.task.name} needs {wanted}")
-        if needs == "documents-with-labels" and not self.data.labelled:
+        if needs in LABEL_KINDS and not self.data.labelled:
             source = next(number for number, each in enumerate(self.data.sources) if not each.labelled)
             raise ValueError(
                 f"data.sources.{source} has no labels, which the task {self.task.name} needs: "
                 "give kind: jsonl and its label_key, or kind: csv or parquet and its label_column"
             )
-        kind = self.model.loaded.kind
-        if kind not in self.task.kind.networks:
+        if (kind := LABEL_KINDS.get(needs, self.data.label_kind)) != self.data.label_kind:
+            raise ValueError(
+                f"data.sources have label_kind: {self.data.label_kind}, and the task {self.task.name} needs "
+                f"label_kind: {kind}"
+            )
+        network = self.model.loaded.kind
+        if network not in self.task.kind.networks:
             needed, family = " or ".join(self.task.kind.networks), self.model.family
             raise ValueError(
-                f"the task {self.task.name} needs a network of another kind: {needed}; {family} is: {kind}"
+                f"the task {self.task.name} needs a network of another kind: {needed}; {family} is: {network}"
             )
         return self
 

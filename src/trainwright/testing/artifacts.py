@@ -58,28 +58,36 @@ def make_dataset(
     splits: Mapping[str, Sequence[str]],
     *,
     vocabulary: int = 300,
-    labels: Mapping[str, Sequence[str]] | None = None,
+    labels: Mapping[str, Sequence[str | tuple[str, ...]]] | None = None,
 ) -> Artifact:
     """Returns a dataset artefact of these documents; the tokenizer is trained on the ``train`` split.
 
-    ``labels`` has for each split the label of each document.
+    ``labels`` has for each split the label of each document, or the set of its labels as a tuple.
     """
     workspace = Workspace(root)
     partial = workspace.draft("data", "0" * 64)
     tokenizer = train_tokenizer(splits["train"], vocabulary=vocabulary)
     tokenizer.save(str(partial / TOKENIZER))
     entries, size = {}, tokenizer.get_vocab_size()
-    names = sorted({label for split in (labels or {}).values() for label in split})
+    each = sorted({label for split in (labels or {}).values() for label in split})
+    sets = [label for label in each if isinstance(label, tuple)]
+    names = sorted({name for label in sets for name in label}) if sets else [str(label) for label in each]
     end_id = tokenizer.token_to_id(END_OF_TEXT)
     assert end_id is not None
     for name, texts in splits.items():
         writer = SplitWriter(partial, name, vocabulary=size, end_of_text_id=end_id)
-        numbers = [None] * len(texts) if labels is None else [names.index(label) for label in labels[name]]
+        numbers = [None] * len(texts) if labels is None else [each.index(label) for label in labels[name]]
         for text, number in zip(texts, numbers, strict=True):
             writer.append(np.array(tokenizer.encode(text).ids), text_bytes=len(text.encode()), label=number)
         entries[name] = writer.close()
     write_dataset(
-        partial, vocabulary=size, end_of_text=END_OF_TEXT, end_of_text_id=end_id, splits=entries, labels=names
+        partial,
+        vocabulary=size,
+        end_of_text=END_OF_TEXT,
+        end_of_text_id=end_id,
+        splits=entries,
+        labels=names,
+        label_sets=[[names.index(name) for name in label] for label in sets],
     )
     return workspace.commit(partial, manifest_of("data"))
 

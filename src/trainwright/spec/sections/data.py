@@ -11,6 +11,7 @@ from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.sections.base import NamedSection, Section, Workers
+from trainwright.spec.sections.corpus.labels import LabelKind
 from trainwright.spec.sections.corpus.sources import SOURCE, SOURCE_KEYS, Records, SourceSection
 
 FILTERS: Mapping[str, str] = {
@@ -158,6 +159,12 @@ class DataSection(Section):
         return all(source.labelled for source in self.sources)
 
     @property
+    def label_kind(self) -> LabelKind:
+        """Returns what a label is, in all sources."""
+        kind: LabelKind = getattr(self.sources[0], "label_kind", "name")
+        return kind
+
+    @property
     def records(self) -> Records:
         """Returns what the sources give, all of them the same."""
         return self.sources[0].records
@@ -195,4 +202,9 @@ class DataSection(Section):
                 f"sources.{without[0]} has no labels while others have some: documents of one dataset all have a "
                 "label (kind: jsonl, label_key; kind: csv or parquet, label_column), or none has"
             )
+        for number, source in enumerate(self.sources):
+            if (seen := getattr(source, "label_kind", "name")) != self.label_kind:
+                raise ValueError(
+                    f"sources.{number} has label_kind: {seen}, and sources.0 label_kind: {self.label_kind}"
+                )
         return self

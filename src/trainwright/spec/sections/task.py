@@ -21,7 +21,8 @@ class TaskKind:
 
     Attributes:
         make: ``package.module:function`` of recipe and dataset that gives the ``Task`` (``model/tasks/task.py``).
-        needs: the kind of its dataset: documents, documents of which each has a label, chats, preferences, or images.
+        needs: the kind of its dataset: documents, documents of which each has a label or a set of labels, chats,
+            preferences, or images.
         reads: windows of the stream of tokens, or whole documents or images, each in a sequence of its own.
         makes: what the head's outputs are: tokens of a text, what stood at its gaps, or the classes that
             ``task.labels`` name.
@@ -30,11 +31,14 @@ class TaskKind:
         pipelines: its network may lie on several ranks in stages (``pp``).
         smooths: its loss is the cross-entropy of the network's ``head_loss``, whose targets ``train.loss`` can change.
         measured: its batches cost one pass of the network forth and back, as plans count those of every task.
+        problem_type: what transformers calls the problem of its networks, where their outputs do not tell it.
         Section: the class of the keys of its own beside ``task.name``; it derives from ``TaskSection``.
     """
 
     make: str
-    needs: Literal["documents", "documents-with-labels", "chats", "preferences", "images"] = "documents"
+    needs: Literal[
+        "documents", "documents-with-labels", "documents-with-label-sets", "chats", "preferences", "images"
+    ] = "documents"
     reads: Literal["windows", "documents"] = "windows"
     makes: Literal["text", "gaps", "classes"] = "text"
     networks: tuple[ModelKind, ...] = ("decoder", "encoder")
@@ -42,6 +46,7 @@ class TaskKind:
     pipelines: bool = True
     smooths: bool = False
     measured: bool = False
+    problem_type: str | None = None
     Section: type[BaseModel] | None = None
     CODE: ClassVar[tuple[str, ...]] = ("make",)
 
@@ -63,6 +68,15 @@ TASKS: Mapping[str, TaskKind] = {
         divides=True,
         smooths=True,
         measured=True,
+    ),
+    "classify-many": TaskKind(
+        make="trainwright.model.tasks.documents.classify_many:classify_many",
+        needs="documents-with-label-sets",
+        reads="documents",
+        makes="classes",
+        divides=True,
+        measured=True,
+        problem_type="multi_label_classification",
     ),
     "chat": TaskKind(
         make="trainwright.model.tasks.chat:chat",
@@ -97,7 +111,8 @@ class TaskSection(Section):
 
     name: Annotated[str, TASK] = Field(
         "next-token",
-        description="predict the next token, fill gaps, classify documents or images, answer in chats, prefer answers",
+        description="predict the next token, fill gaps, classify documents (by one label or many) or images, answer "
+        "in chats, prefer answers",
     )
     labels: tuple[str, ...] = Field((), description="the classes in the head's order, for a task that has classes")
 
@@ -132,7 +147,9 @@ class TaskSection(Section):
     def _labels_where_classes_are(self) -> Self:
         makes = self.kind.makes
         if makes != "classes" and self.labels:
-            raise ValueError("labels go with a task that has classes; name: classify or classify-images has them")
+            raise ValueError(
+                "labels go with a task that has classes; name: classify, classify-many or classify-images has them"
+            )
         if makes == "classes" and len(self.labels) < 2:
             raise ValueError(f"labels must name at least 2 classes for name: {self.name}, seen {len(self.labels)}")
         if len(set(self.labels)) < len(self.labels) or "" in self.labels:

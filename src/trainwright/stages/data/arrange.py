@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainwright.spec.sections.corpus.labels import LabelKind
 from trainwright.spec.sections.data import DataSection, SplitSection
 from trainwright.stages.data.funnel import EXAMPLES, Funnel
 from trainwright.stages.data.parts import TERMINATOR, Document, publish, publish_json, read_json, read_section
+from trainwright.stages.data.sources.labels import names_in
 
 SPLITS = ("train", "validation", "test")
 DUPLICATE, RELABELLED = "duplicate", "relabelled"
@@ -116,12 +118,19 @@ def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
             for split, documents in splits.items()
         },
         "classes": {
-            split: Counter(document.label for document in documents if document.label is not None)
+            split: Counter(name for document in documents for name in _names(document, job.section.label_kind))
             for split, documents in splits.items()
         },
     }
     publish_json(bucket_path(job.directory, job.bucket), facts)
     return facts
+
+
+def _names(document: Document, kind: LabelKind) -> Sequence[str]:
+    """Returns the labels of a document: none, one, or those of its set."""
+    if document.label is None:
+        return ()
+    return names_in([document.label]) if kind == "names" else (document.label,)
 
 
 def _kept(job: ArrangeJob) -> tuple[list[tuple[int, Document]], dict[int, Funnel]]:

@@ -166,7 +166,7 @@ class _Texts(Preparation):
             self.events.progress("data: deduplicate and split", arranged, total=1 << bits, unit="buckets")
 
         of_units: Sequence[Mapping[bytes, str] | None] = [None] * len(pieces)
-        if self.section.labelled:
+        if self.section.labelled and self.section.label_kind == "name":
             of_units = splits_of_buckets(pieces, self.section.split, exact=self.section.dedup == "exact")
         jobs = [
             ArrangeJob(bucket=bucket, pieces=tuple(found), section=self.section, directory=self.parts, splits=units)
@@ -278,6 +278,6 @@ class _Texts(Preparation):
             end_of_text=self.section.tokenizer.end_of_text,
             facts=facts,
             shard_tokens=SHARD_TOKENS,
-            labelled=self.section.labelled,
+            labelled=self.section.label_kind if self.section.labelled else None,
             kind=self.section.records,
         )

@@ -64,6 +64,16 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")
 inputs = tokenizer("Once", return_tensors="pt", return_token_type_ids=False)
 print(model.config.id2label[int(model(**inputs).logits.argmax())])
 ```"""
+_CLASSIFY_MANY = """\
+```python
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+model = AutoModelForSequenceClassification.from_pretrained("path/to/this/directory")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")
+inputs = tokenizer("Once", return_tensors="pt", return_token_type_ids=False)
+odds = model(**inputs).logits[0]  # their logarithms: above 0 the document has the label
+print([label for number, label in model.config.id2label.items() if odds[number] > 0])
+```"""
 _CLASSIFY_IMAGES = """\
 ```python
 from PIL import Image
@@ -95,9 +105,14 @@ The model answers with one of its labels for any text, however unlike the texts 
 checked for bias."""
 
 
+_CLASSIFY_MANY_LIMITS = """\
+The model says yes or no to each of its labels for any text, however unlike the texts it was trained on; its answers
+were not checked for bias."""
 _CLASSIFY_IMAGES_LIMITS = """\
 The model answers with one of its labels for any image, however unlike the images it was trained on; its answers were
 not checked for bias."""
+MANY = "multi_label_classification"
+"""The problem of networks that say yes or no to each of several labels."""
 _GREY = " It was trained on grey images: make others grey first."
 """What a processor of Hugging Face's does not do by itself."""
 
@@ -112,7 +127,7 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
         pretrained: whether training began with the weights of another model.
         dtype: of the stored weights.
     """
-    split, said = recipe.data.split, _words(recipe, spec)
+    split, said, many = recipe.data.split, _words(recipe, spec), recipe.task.kind.problem_type == MANY
     equal = "were kept once" if recipe.data.dedup == "exact" else "were all kept"
     shares = f"{split.train:g} to train on, {split.validation:g} to validate on, {split.test:g} to test on"
     how = (
@@ -124,15 +139,16 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
         name=recipe.name,
         **said,
         origin="the weights of another model" if pretrained else "scratch",
-        table="\n".join(f"| {name} | {value} |" for name, value in _rows(spec, summary, dtype) if value),
+        table="\n".join(f"| {name} | {value} |" for name, value in _rows(spec, summary, dtype, many=many) if value),
         sources="\n".join(f"- {_source(source.model_dump(mode='json'))}" for source in recipe.data.sources),
         split=how,
     )
 
 
-def _rows(spec: ModelSpec, summary: Mapping[str, Any], dtype: str) -> list[tuple[str, str]]:
+def _rows(spec: ModelSpec, summary: Mapping[str, Any], dtype: str, *, many: bool) -> list[tuple[str, str]]:
     """Returns the rows of the table by name; what is not known is empty."""
     unit = "image" if spec.sees_images else "document" if spec.classes else "token"
+    unit = "label" if many else unit
     reads = [("vocabulary", f"{spec.vocabulary:,}"), ("context", f"{spec.context_tokens:,} tokens")]
     sees = [("image", f"{spec.image_size} x {spec.image_size} pixels, patches of {spec.patch_size}")]
     return [
@@ -161,12 +177,19 @@ def _words(recipe: Recipe, spec: ModelSpec) -> dict[str, str]:
             "use": _CLASSIFY_IMAGES,
             "limits": _CLASSIFY_IMAGES_LIMITS + grey,
         }
+    many = recipe.task.kind.problem_type == MANY
     writes, network = spec.writes_text, "A decoder-only" if spec.kind == "decoder" else "An encoder as a"
     return {
         "pipeline": "text-classification" if spec.classes else "text-generation" if writes else "fill-mask",
         "kind": f"{network} classifier of documents ({labels})" if spec.classes else f"{network} language model",
-        "use": _CLASSIFY if spec.classes else _GENERATE if writes else _FILL,
-        "limits": _CLASSIFY_LIMITS if spec.classes else _GENERATE_LIMITS if writes else _FILL_LIMITS,
+        "use": _CLASSIFY_MANY if many else _CLASSIFY if spec.classes else _GENERATE if writes else _FILL,
+        "limits": _CLASSIFY_MANY_LIMITS
+        if many
+        else _CLASSIFY_LIMITS
+        if spec.classes
+        else _GENERATE_LIMITS
+        if writes
+        else _FILL_LIMITS,
     }
 
 

@@ -60,6 +60,8 @@ class HuggingFace:
         if network.spec.classes:
             names = dict(enumerate(network.spec.labels or recipe.task.labels))
             extra |= {"id2label": names, "label2id": {name: n for n, name in names.items()}}
+        if recipe.task.kind.problem_type is not None:
+            extra["problem_type"] = recipe.task.kind.problem_type
         settings: dict[str, Any] = {
             "bos_token": end,
             "clean_up_tokenization_spaces": False,

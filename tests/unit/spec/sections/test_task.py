@@ -34,12 +34,13 @@ def recipe(task, *sources) -> Recipe:
     [
         ({"labels": ["a", "b"]}, "labels go with a task that has classes"),
         ({"name": "classify"}, "at least 2 classes"),
+        ({"name": "classify-many", "labels": ["a"]}, "at least 2 classes"),
         ({"name": "classify", "labels": ["a"]}, "at least 2 classes"),
         ({"name": "classify", "labels": ["a", "a"]}, "must differ"),
         ({"name": "classify", "labels": ["a", ""]}, "none may be empty"),
         (
             {"name": "clasify", "labels": ["a", "b"]},
-            "'next-token', 'masked', 'classify', 'chat', 'classify-images', 'preference' or 'package.module:name'",
+            "'classify', 'classify-many', 'chat', 'classify-images', 'preference' or 'package.module:name'",
         ),
     ],
 )

@@ -111,6 +111,27 @@ def test_the_same_model_gives_the_same_bytes(tiny, make_trained, recipe, tmp_pat
     assert json.loads((tmp_path / "a" / "huggingface" / "config.json").read_text())["eos_token_id"] is not None
 
 
+@pytest.mark.parametrize("family", ["llama", "bert"])
+def test_several_labels_have_their_problem_and_the_loss_of_transformers(tiny, make_trained, recipe, tmp_path, family):
+    head = {"classes": 3, "labels": ("old", "short", "odd"), "language_head": False}
+    model = tiny.encoder(family, **head, pooler=True) if family == "bert" else tiny.decoder(family, **head)
+    many = recipe.model_copy(update={"task": TaskSection(name="classify-many", labels=head["labels"])})
+    export(many, make_trained(model), tmp_path / "out")
+    directory = tmp_path / "out" / "huggingface"
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()
+    assert theirs.config.problem_type == "multi_label_classification"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    inputs = tokenizer("def add", return_tensors="pt", return_token_type_ids=False)
+    with torch.no_grad():
+        odds = model.logits(model(inputs["input_ids"])[:, 0 if family == "bert" else -1])
+        made = theirs(**inputs, labels=torch.tensor([[1.0, 0.0, 1.0]]))
+    torch.testing.assert_close(made.logits, odds, atol=1e-4, rtol=0)
+    expected = torch.log1p(torch.exp(odds * torch.tensor([-1, 1, -1]))).mean()
+    torch.testing.assert_close(made.loss, expected, atol=1e-4, rtol=0)
+    card = (directory / "README.md").read_text()
+    assert "if odds[number] > 0" in card and "says yes or no to each of its labels" in card
+
+
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_a_classifier_answers_in_transformers_as_it_does_here(tiny, make_trained, recipe, tmp_path, family):
     labels = ("ham", "spam", "unsure")

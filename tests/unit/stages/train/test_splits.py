@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from trainwright.model.losses import IGNORE
 from trainwright.model.network import Network
 from trainwright.model.parallel.context import stretches
 from trainwright.model.tasks.classify import Classify
+from trainwright.model.tasks.documents.classify_many import ClassifyMany
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.task import Batch, Task
 from trainwright.runtime.mesh import Mesh
@@ -37,7 +39,7 @@ OPTIONS = {"clip_norm": None, "compiled": False}
 
 def made(task: Task) -> Network:
     shape = {"layers": 2, "width": 16, "heads": 2, "kv_heads": 1, "ffn_width": 24, "vocabulary": 40}
-    classes = {"classes": CLASSES} if isinstance(task, Classify) else {}
+    classes = {} if isinstance(task, NextToken) else {"classes": CLASSES}
     network = build_network(spec("llama", **shape, **classes), dtype=torch.float64).to(torch.float64)
     network.initialise(2)
     return network
@@ -45,7 +47,8 @@ def made(task: Task) -> Network:
 
 NEXT_TOKEN = NextToken(sequence_tokens=TOKENS, end_of_text=END)
 CLASSIFY = Classify(sequence_tokens=TOKENS, labels=("a", "b", "c"), class_of_label=(0, 1, 2), padding=0)
-NETWORKS = {type(task): made(task) for task in (NEXT_TOKEN, CLASSIFY)}
+MANY = ClassifyMany(sequence_tokens=TOKENS, labels=("a", "b", "c"), has=np.zeros((0, 3), np.float32), padding=0)
+NETWORKS = {type(task): made(task) for task in (NEXT_TOKEN, CLASSIFY, MANY)}
 
 
 class Rank(RankedStep):
@@ -128,6 +131,9 @@ def test_classify_has_one_gradient_however_it_is_split(drawn) -> None:
         "class": torch.randint(0, CLASSES, (sequences,), generator=generator),
     }
     assert_same(of_ranks(CLASSIFY, batch, shares, micro_batch), alone(CLASSIFY, batch))
+    del batch["class"]
+    batch["has"] = torch.rand(sequences, CLASSES, generator=generator).round()
+    assert_same(of_ranks(MANY, batch, shares, micro_batch), alone(MANY, batch))
 
 
 @settings(max_examples=25, deadline=None)
@@ -151,7 +157,7 @@ def test_parts_of_sequences_have_each_target_once(drawn, ranks, way) -> None:
         assert bool((found[:, places] == -1).all())
         found[:, places] = part["targets"]
         own = CLASSIFY.part(document, places)
-        here = own["class"] != IGNORE
+        here = own["here"]
         assert torch.equal(places[own["last"][here]], last[here])
         classes += own["class"][here].tolist()
         work.add(int((places + 1).sum()))

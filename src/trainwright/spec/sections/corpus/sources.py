@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.sections.base import Section
+from trainwright.spec.sections.corpus.labels import LabelKeys, TableKeys
 
 SOURCES: Mapping[str, str] = {
     "python-stdlib": "trainwright.stages.data.sources.files:PythonStdlib",
@@ -114,7 +115,7 @@ class TextSource(PathsSection):
     separator: str = Field("\n\n", min_length=1, description="what stands between two documents")
 
 
-class JsonlSource(PathsSection):
+class JsonlSource(LabelKeys, PathsSection):
     """One JSON object per line."""
 
     text_key: str = Field("text", min_length=1, description="key that holds the text")
@@ -126,35 +127,16 @@ class JsonlSource(PathsSection):
         return self.label_key is not None
 
 
-class CsvSource(PathsSection):
+class CsvSource(TableKeys, PathsSection):
     """Rows of tables as text, the first of which names the columns."""
 
-    text_column: str = Field("text", min_length=1, description="column that holds the text")
-    label_column: str | None = Field(
-        None, min_length=1, description="column that holds the document's label, for tasks"
-    )
     delimiter: str | None = Field(
         None, min_length=1, max_length=1, description="stands between fields; default: a tab in *.tsv, else a comma"
     )
 
-    @property
-    def labelled(self) -> bool:
-        """Returns whether there is a column for labels."""
-        return self.label_column is not None
 
-
-class ParquetSource(PathsSection):
+class ParquetSource(TableKeys, PathsSection):
     """Rows of Parquet files."""
-
-    text_column: str = Field("text", min_length=1, description="column that holds the text")
-    label_column: str | None = Field(
-        None, min_length=1, description="column that holds the document's label, for tasks"
-    )
-
-    @property
-    def labelled(self) -> bool:
-        """Returns whether there is a column for labels."""
-        return self.label_column is not None
 
 
 class ChatsSource(PathsSection):

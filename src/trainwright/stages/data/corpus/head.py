@@ -20,6 +20,7 @@ from trainwright.stages.data.corpus.streams import BrokenStream, decompressed
 from trainwright.stages.data.plug_ins import plug_ins
 from trainwright.stages.data.sources import source_of
 from trainwright.stages.data.sources.base import Source
+from trainwright.stages.data.sources.labels import names_in
 
 FILES, LISTED = 64, 4096
 """Files of a source whose heads are looked at, spread over so many names of it, before it is said that none has a
@@ -50,7 +51,8 @@ def labels_at_head(section: DataSection) -> tuple[str, ...]:
             text, reason_to_drop = clean(document.text)
             if reason_to_drop is None:
                 kept.setdefault(text, document.label)
-    return tuple(sorted(set(kept.values())))
+    labels = sorted(set(kept.values()))
+    return names_in(labels) if section.label_kind == "names" else tuple(labels)
 
 
 def _labels_of_images(section: DataSection) -> tuple[str, ...]:

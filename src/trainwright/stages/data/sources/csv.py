@@ -11,6 +11,7 @@ from trainwright.core.errors import DataError
 from trainwright.spec.sections.corpus.sources import CsvSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import Source
+from trainwright.stages.data.sources.labels import set_in
 
 HEAD_BYTES = 1 << 20
 LONGEST_FIELD = (1 << 31) - 1
@@ -75,6 +76,8 @@ class Csv(Source[CsvSource]):
         text, label = row[places[0]], None if places[1] is None else row[places[1]].strip()
         if not _is_unicode(text) or not _is_unicode(label or ""):
             return RawDocument(position, size, problem="not UTF-8")
+        if label is not None and self.section.label_kind == "names":
+            return RawDocument(position, size, text=text, label=set_in(label, self.section.label_separator))
         if label == "":
             return RawDocument(position, size, problem=f"{self.section.label_column!r} is empty")
         return RawDocument(position, size, text=text, label=label)

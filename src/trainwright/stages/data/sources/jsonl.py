@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from trainwright.spec.sections.corpus.sources import JsonlSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import BOM, SectionT, Source
+from trainwright.stages.data.sources.labels import NAMES, set_of
 
 HEAD_BYTES = 1 << 20
 
@@ -73,6 +74,12 @@ class Jsonl(JsonLines[JsonlSource]):
         if label_key is None:
             return RawDocument(position, size_bytes, text=text)
         label = value.get(label_key)
+        if self.section.label_kind == "names":
+            names = set_of(label)
+            problem = _unusable(value, label_key, NAMES) if names is None else None
+            return RawDocument(
+                position, size_bytes, text=text if names is not None else None, label=names, problem=problem
+            )
         if isinstance(label, bool) or not isinstance(label, str | int) or label == "":
             problem = _unusable(value, label_key, "a string or whole number")
             return RawDocument(position, size_bytes, problem=problem)

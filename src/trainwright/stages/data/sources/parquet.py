@@ -13,6 +13,7 @@ from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.corpus.streams import BrokenStream
 from trainwright.stages.data.optional import need
 from trainwright.stages.data.sources.base import Source
+from trainwright.stages.data.sources.labels import NAMES, set_in, set_of
 
 READING = "reading Parquet files"
 PARQUET = ("*.parquet", "*.parquet.gz", "*.parquet.zst")
@@ -39,7 +40,7 @@ class Parquet(Source[ParquetSource]):
                 texts = batch.column(column).cast(arrow.large_binary()).to_pylist()
                 labels = [None] * len(texts) if label is None else batch.column(label).to_pylist()
                 for data, value in zip(texts, labels, strict=True):
-                    yield _row(data, number) if label is None else _labelled(_row(data, number), value, label)
+                    yield _row(data, number) if label is None else self._labelled(_row(data, number), value, label)
                     number += 1
 
     def head(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
@@ -61,8 +62,28 @@ class Parquet(Source[ParquetSource]):
         _check_column(table.schema_arrow, part.file.location, self.section.text_column)
         label = self.section.label_column
         if label is not None:
-            _check_column(table.schema_arrow, part.file.location, label, key="label_column")
+            lists = self.section.label_kind == "names"
+            _check_column(table.schema_arrow, part.file.location, label, key="label_column", lists=lists)
         return table
+
+    def _labelled(self, row: RawDocument, value: Any, column: str) -> RawDocument:
+        """Returns a row with its label or its set of labels, or why it has none."""
+        if row.problem is None and isinstance(value, list):
+            names = set_of(value)
+            if names is None:
+                return RawDocument(row.position, row.size_bytes, problem=f"{column!r} is not {NAMES}")
+            return RawDocument(row.position, row.size_bytes, text=row.text, label=names)
+        if self.section.label_kind == "name" or value is None:
+            return _labelled(row, value, column)
+        if isinstance(value, str) and not value.strip():
+            return RawDocument(
+                row.position, row.size_bytes, text=row.text, label=set_in("", self.section.label_separator)
+            )
+        named = _labelled(row, value, column)
+        if named.label is None:
+            return named
+        names = set_in(named.label, self.section.label_separator)
+        return RawDocument(row.position, row.size_bytes, text=row.text, label=names)
 
 
 def parquet_rows(stream: BinaryIO, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -99,7 +120,7 @@ def _damage(arrow: Any) -> Iterator[None]:
         raise BrokenStream("damaged Parquet") from error
 
 
-def _check_column(schema: Any, location: str, column: str, *, key: str = "text_column") -> None:
+def _check_column(schema: Any, location: str, column: str, *, key: str = "text_column", lists: bool = False) -> None:
     if column not in schema.names:
         raise DataError(
             "this Parquet file has no column {column!r}",
@@ -112,7 +133,10 @@ def _check_column(schema: Any, location: str, column: str, *, key: str = "text_c
         what, fix = "several columns are called {column!r}", "rename one of them"
         raise DataError(what, where=location, seen=", ".join(schema.names), fix=fix, column=column)
     kind = schema.field(column).type
-    numbered = key == "label_column" and need("pyarrow", needed_for=READING).types.is_integer(kind)
+    types = need("pyarrow", needed_for=READING).types
+    if lists and (types.is_list(kind) or types.is_large_list(kind)):
+        kind = kind.value_type
+    numbered = key == "label_column" and types.is_integer(kind)
     if not _is_text(kind) and not numbered:
         what = "column {column!r} holds no text" if key == "text_column" else "column {column!r} holds no labels"
         expected = "string or binary" if key == "text_column" else "string, binary or whole numbers"

@@ -16,12 +16,16 @@ from trainwright.artifact.shard_files import open_shard, token_dtype, write_shar
 from trainwright.artifact.shard_writer import SplitEntry, SplitWriter, write_dataset
 from trainwright.artifact.shards import ANSWERED, DOCUMENTS
 from trainwright.core.errors import DataError
+from trainwright.spec.sections.corpus.labels import LabelKind
 from trainwright.stages.data.arrange import documents_path, labels_path
 from trainwright.stages.data.parts import publish_json, read_documents, read_json
+from trainwright.stages.data.sources.labels import names_in
 from trainwright.stages.data.tokens.encoders import Encoder, EncoderName, load_encoder
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts
 
 _BATCH_BYTES = 4 << 20
+MOST_LABELS = 1 << 16
+"""Different ones of documents: each has a number of 16 bits."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,18 +105,22 @@ def assemble(
     end_of_text: str,
     facts: TokenizerFacts,
     shard_tokens: int,
-    labelled: bool = False,
+    labelled: LabelKind | None = None,
     kind: str = DOCUMENTS,
 ) -> dict[str, SplitEntry]:
     """Join the buckets in order into the dataset's shards; returns the splits' entries of ``dataset.json``.
 
+    ``labelled`` says what a document's label is; None where there are none.
+
     Raises:
         MachineError: the disk is full.
+        DataError: there are more labels, or sets of labels, than numbers for them.
     """
     entries = {}
     dtype = token_dtype(facts.vocabulary)
     read = partial(_labels, directory, buckets)
     names = sorted({label for split in splits for part in read(split) for label in part}) if labelled else []
+    _check_count(names, out)
     index = {name: number for number, name in enumerate(names)}
     for split in splits:
         writer = SplitWriter(
@@ -132,10 +140,30 @@ def assemble(
         end_of_text=end_of_text,
         end_of_text_id=facts.end_of_text_id,
         splits=entries,
-        labels=names,
+        **_named(names, labelled),
         kind=kind,
     )
     return entries
+
+
+def _named(labels: Sequence[str], kind: LabelKind | None) -> dict[str, Any]:
+    """Returns what ``dataset.json`` says of labels by number: their names, or which of some names are in each set."""
+    if kind != "names" or not labels:
+        return {"labels": labels}
+    names = names_in(labels)
+    number_of = {name: number for number, name in enumerate(names)}
+    return {"labels": names, "label_sets": [[number_of[name] for name in json.loads(each)] for each in labels]}
+
+
+def _check_count(labels: Sequence[str], where: Path) -> None:
+    if len(labels) > MOST_LABELS:
+        raise DataError(
+            "too many different labels, or sets of labels, for one dataset",
+            where=where,
+            seen=f"{len(labels):,}",
+            expected=f"at most {MOST_LABELS:,}",
+            fix="check that label_key or label_column names a class and no number or text",
+        )
 
 
 def _labels(directory: Path, buckets: int, split: str) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from trainwright.artifact.shard_writer import SplitWriter, image_writer, write_dataset, write_image_dataset
-from trainwright.artifact.shards import ANSWERED, DOCUMENTS, PREFERENCES, VALUES, TokenDataset
+from trainwright.artifact.shards import ANSWERED, DOCUMENTS, LABEL_SETS, PREFERENCES, VALUES, TokenDataset
 from trainwright.model.dropout import KeyedBatches
 from trainwright.model.tasks.task import Batch, Batches, Task, batch_of, load_task, without_reference
 from trainwright.spec.parts.images import ImageForm
@@ -67,6 +67,7 @@ def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> 
         end_of_text_id=0,
         splits=entries,
         labels=labels,
+        label_sets=[(number,) for number in range(len(labels))] if needs == LABEL_SETS else (),
         kind=kind,
     )
     return TokenDataset.open(path)

@@ -142,6 +142,20 @@ def test_images_make_batches_without_a_dataset() -> None:
     assert set(batch["class"].tolist()) <= {0, 1}
 
 
+def test_several_labels_have_an_answer_each() -> None:
+    recipe = Recipe.model_validate(
+        {
+            "name": "dry",
+            "task": {"name": "classify-many", "labels": ["a", "b", "c"]},
+            "model": {"layers": 1, "width": 16, "heads": 2, "context_tokens": 8},
+            "data": {"sources": [{"kind": "jsonl", "paths": ["x"], "label_key": "y", "label_kind": "names"}]},
+            "train": {"sequence_tokens": 8, "batch_tokens": 24},
+        }
+    )
+    task, batch = task_and_batch(recipe, vocabulary=256, sequences=3)
+    assert (task.unit, batch["has"].sum(dim=1).tolist()) == ("label", [1, 1, 1])
+
+
 @pytest.mark.parametrize("loss", ["dpo", "orpo"])
 def test_two_answers_fill_a_sequence_and_need_no_first_network(loss: str) -> None:
     task = {"name": "preference", "loss": loss}
