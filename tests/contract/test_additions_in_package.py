@@ -76,6 +76,10 @@ compute = %(compute)g
 launch = 1
 """
 
+KIND = """
+    "poems": Kind(says="go on with poems", file="poems.yaml", task={"name": "next-token"}, small=DECODER),
+"""
+
 MODEL = """
 name = "newcomer-tiny"
 title = "Newcomer tiny"
@@ -276,6 +280,15 @@ def test_a_command_is_a_file_and_a_row_of_the_table(copy):
     assert copy.json("greet", "--name", "a newcomer") == {"greets": "a newcomer"}
     assert "say hello" in copy.call("--help")
     assert "greet" in copy.call("completion", "bash")
+
+
+def test_a_kind_of_recipe_is_an_entry(copy):
+    copy.insert("pipeline/recipes/kinds.py", KIND, after="KINDS: Mapping[str, Kind] = {")
+    (copy.root / "texts").mkdir()
+    (copy.root / "texts" / "one.txt").write_text("a text to go on from\n" * 20)
+    assert "go on with poems" in copy.call("init", "--help")
+    copy.call("init", "poems", "--model", "small", "--data", "texts", "-o", "poems.yaml")
+    assert copy.json("config", "validate", "poems.yaml")["valid"]
 
 
 def test_a_recipe_key_is_a_field(copy):

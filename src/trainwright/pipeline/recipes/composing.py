@@ -183,6 +183,7 @@ SAID: Mapping[str, str] = {
     "train.sequence_tokens": "texts are read in windows of so many",
     "train.duration": "longer learns more, until validation gets worse",
     "train.method.name": "small matrices beside frozen weights are trained; full trains all",
+    "train.method.frozen": "the base's matrices in 4 bits; bf16 or fp32 where this line is left out",
     "train.method.rank": "of these matrices: more can learn more",
     "train.method.alpha": "what they are multiplied by, over the rank",
     "train.optimizer.name": "the update rule",

@@ -108,6 +108,13 @@ KINDS: Mapping[str, Kind] = {
         rates=(3e-3, 2e-4),  # recipes/llama-chat-lora.yaml; Dettmers et al., 2023 (QLoRA), table 9
         method=LORA,
     ),
+    "chat-qlora": Kind(
+        says="teach a model to answer in chats, by LoRA beside weights that are kept in 4 bits",
+        file="finetune.yaml",
+        task={"name": "chat"},
+        rates=(3e-3, 2e-4),  # recipes/llama-chat-qlora.yaml; Dettmers et al., 2023 (QLoRA), table 9
+        method={**LORA, "frozen": "nf4"},
+    ),
     "preference": Kind(
         says="make a model prefer one of two answers (DPO), by LoRA",
         file="preference.yaml",

@@ -31,4 +31,5 @@ def test_rates(kind, parameters, rate) -> None:
 
 
 def test_a_kind_without_a_network_of_its_own_needs_weights() -> None:
-    assert {name for name, kind in KINDS.items() if kind.needs_base} == {"continue", "chat", "chat-lora", "preference"}
+    needing = {name for name, kind in KINDS.items() if kind.needs_base}
+    assert needing == {"continue", "chat", "chat-lora", "chat-qlora", "preference"}
