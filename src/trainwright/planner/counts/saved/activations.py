@@ -13,6 +13,7 @@ from trainwright.planner.counts.pieces import FLEX_BLOCK_TOKENS, loss_rows, padd
 from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.planner.counts.saved.parts import (
     cast_bytes,
+    factor_bytes,
     keeps_normed,
     latent_bytes,
     latent_results,
@@ -86,6 +87,9 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = 
         masks = len(_windows(model)) * _block_mask_bytes(batch) if batch.kernels.attention == "flex" else 0
     absent = tokens if batch.tp > 1 else 0  # which tokens other ranks look up
     norms = (1 + model.embedding_norm) * _norm_bytes(model, batch)
+    if batch.adapter is not None:
+        # Of frozen embeddings the first norm needs no gradient: what it would keep stands for the last one's.
+        tokens = absent = norms = 0
     return (
         8 * tokens + absent + _position_bytes(model, rows, size) + norms + masks + _key_bytes(model, batch, recompute)
     )
@@ -160,17 +164,30 @@ def block_bytes(model: ModelSpec, batch: MicroBatch, *, mixture: bool = False) -
     tokens, size = batch.tokens, batch.element_bytes
     norm = _norm_bytes(model, batch)
     before, behind = min(2, model.norms_per_block), max(0, model.norms_per_block - 2)
-    normed = before * (norm + tokens * model.width * size) + behind * norm
+    results = [batch.keeps_input_of(*names) for names in (_INTO_ATTENTION, _INTO_NETWORK)]
+    kept = any(results) if before == 1 else sum(results)
+    normed = before * norm + kept * tokens * model.width * size + behind * norm
     if model.parallel_residual and before == 2:
         normed -= batch.stream_tokens * model.width * _norm_element_bytes(model, batch)  # both read one input
     if mixture and before == 2 and not keeps_normed(model, batch):
         normed -= tokens * model.width * size
     fed = mixture_bytes(model, batch) if mixture else _feed_forward_bytes(model, batch)
-    return normed + _attention_bytes(model, batch) + fed + casts_of_block(model, batch, mixture=mixture)
+    beside, _ = factor_bytes(model, batch, mixture=mixture)
+    return normed + _attention_bytes(model, batch) + fed + beside + casts_of_block(model, batch, mixture=mixture)
+
+
+_INTO_ATTENTION = ("query", "key", "value", "query_down", "kv_down")
+_INTO_NETWORK = ("up", "gate", "shared_gate")
+"""Matrices of a block that are given what a norm returns."""
 
 
 def casts_of_block(model: ModelSpec, batch: MicroBatch, *, mixture: bool = False) -> int:
-    """Returns the bytes of a rank's copies of a block's matrices in the compute dtype; key heads may be on several."""
+    """Returns the bytes of a rank's copies of a block's matrices in the compute dtype; key heads may be on several.
+
+    Frozen ones are kept in it: only factors beside them are copied.
+    """
+    if batch.adapter is not None:
+        return factor_bytes(model, batch, mixture=mixture)[1]
     copied = 2 * model.width * (_heads(model, batch)[1] * batch.tp - model.kv_heads * model.head_size)
     repeated = 0 if batch.element_bytes == 4 or model.latent is not None else copied * batch.element_bytes
     return (cast_bytes(model, batch, mixture=mixture) + repeated) // batch.tp
@@ -182,6 +199,8 @@ def _feed_forward_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     Compiled code computes silu(gate) again, and what ReLU returns tells what it was given.
     """
     kept = (4 - batch.compiled if model.gated else 2) - (model.activation == "relu")
+    if not batch.keeps_input_of("down"):
+        kept = max(1, kept - 1)
     return kept * batch.tokens * model.ffn_width * batch.element_bytes // batch.tp
 
 
@@ -201,7 +220,7 @@ def _heads(model: ModelSpec, batch: MicroBatch) -> tuple[int, int]:
 
 
 def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """Returns the bytes of queries, keys, values and the mixed values.
+    """Returns the bytes of queries, keys, values and the mixed values, these where the last product keeps its input.
 
     The probabilities too where scores are made whole, else one statistic for each row.
     """
@@ -220,11 +239,13 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
         # A soft bound keeps its tanh beside the probabilities.
         scores = int(rows * batch.sequence_tokens * batch.seen) * (1 + (model.score_cap is not None))
         scores += rows if model.sinks else 0
-        return (2 * batch.tokens * queries + int(2 * repeated * queries) + scores) * batch.element_bytes + normed
+        wide = (1 + batch.keeps_input_of("output")) * batch.tokens * queries
+        return (wide + int(2 * repeated * queries) + scores) * batch.element_bytes + normed
     # The fused kernel lays its result out as the queries are: rotated ones are contiguous by head, so that the way back
     # to rows of the width is a copy.
     as_queries = batch.device_kind == "cpu" or batch.kernels.attention == "flex"
-    results = 2 if batch.cp > 1 or (model.positions == "rope" and as_queries) else 1
+    copied = batch.cp > 1 or (model.positions == "rope" and as_queries)
+    results = 2 if copied and batch.keeps_input_of("output") else 1
     if batch.cp > 1 and not batch.gathers:
         keys = max(model.kv_heads, batch.cp) * model.head_size  # key heads that are fewer than the ranks are repeated
     gathered = 2 * (whole if batch.gathers else batch.tokens) * keys
@@ -236,8 +257,10 @@ def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
     Always its gradients of the hidden states and (fp32) of the head, and the head where it was cast or filled up.
     Beside them either logits and log-probabilities in fp32, or one of these with its gradient, cast or filled up, the
-    head's gradient of this chunk and two narrow products. Of an image one token is read, whose logits are classes.
+    head's gradient of this chunk and two narrow products. Of an image one token is read, whose logits are classes. A
+    frozen head, beside adapters, has no gradient, and is in the dtype of products.
     """
+    trained = batch.adapter is None
     size, vocabulary, tokens = batch.element_bytes, -(-model.vocabulary // batch.tp), batch.tokens
     if model.sees_images:
         vocabulary, tokens = model.classes, batch.sequences
@@ -245,6 +268,8 @@ def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     wide = padded_rows(vocabulary, batch.kernels.pad_vocabulary)
     head = wide * model.width
     reduced = size if size < 4 or wide > vocabulary else 0
+    filled = reduced if trained or wide > vocabulary else 0
     softmax = 4 * rows * (vocabulary + (wide if size == 4 else vocabulary))
-    products = rows * (4 * vocabulary + wide * reduced) + head * size + 2 * rows * model.width * size
-    return tokens * model.width * size + 4 * vocabulary * model.width + head * reduced + max(softmax, products)
+    products = rows * (4 * vocabulary + wide * reduced) + trained * head * size + 2 * rows * model.width * size
+    held = tokens * model.width * size + trained * 4 * vocabulary * model.width + head * filled
+    return held + max(softmax, products)

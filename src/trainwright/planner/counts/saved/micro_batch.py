@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.pieces import makes_scores
 from trainwright.spec.device import DTYPE_BYTES
-from trainwright.spec.workload import DEFAULT_KERNELS, ContextWay, KernelChoice
+from trainwright.spec.workload import DEFAULT_KERNELS, Adapter, ContextWay, KernelChoice
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -13,7 +13,8 @@ class MicroBatch:
     """One forward and backward pass: so many sequences of so many tokens, in a precision, on a kind of device.
 
     ``tp`` ranks share it, ``by_tokens`` what is between matrices too; ``cp`` ranks have parts of every sequence.
-    ``ep`` ranks divide experts, whose rows are ``load`` times the mean on the fullest of them.
+    ``ep`` ranks divide experts, whose rows are ``load`` times the mean on the fullest of them. With an ``adapter`` all
+    else is frozen, and kept in the dtype of products.
     """
 
     sequences: int
@@ -29,6 +30,7 @@ class MicroBatch:
     context: ContextWay = "gather"
     ep: int = 1
     load: float = 1.0
+    adapter: Adapter | None = None
 
     @property
     def tokens(self) -> int:
@@ -52,6 +54,10 @@ class MicroBatch:
     def stream_tokens(self) -> int:
         """Returns the tokens between matrices: a rank's own with sequence parallelism."""
         return self.tokens // (self.tp if self.by_tokens else 1)
+
+    def keeps_input_of(self, *names: str) -> bool:
+        """Returns whether what these matrices are given is kept: one of them is trained, or has factors beside it."""
+        return self.adapter is None or not set(names).isdisjoint(self.adapter.targets)
 
     @property
     def element_bytes(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainwright.planner.counts.adapters import DORA, adapted
 from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
 from trainwright.spec.model import ModelSpec
 
@@ -27,15 +28,17 @@ def normed_bytes(model: ModelSpec, batch: MicroBatch, *, rows: int, width: int) 
     """Returns the bytes kept of a norm: of RMSNorm input, result and a statistic in fp32, of LayerNorm input and two.
 
     The weights count where they were cast. Compiled code keeps the input and a statistic and computes the rest again.
+    Of a frozen norm neither its result before the weights nor a cast is kept.
     """
-    size = batch.element_bytes
+    size, frozen = batch.element_bytes, batch.adapter is not None
     if batch.compiled:
         return rows * (width * size + EXACT_BYTES)
     if model.norm == "rmsnorm":
-        made = 0 if size == EXACT_BYTES and not model.norm_offset else width * size
-        return rows * (2 * EXACT_BYTES * width + EXACT_BYTES) + made
+        made = 0 if (size == EXACT_BYTES or frozen) and not model.norm_offset else width * size
+        return rows * ((2 - frozen) * EXACT_BYTES * width + EXACT_BYTES) + made
     statistic = size if batch.device_kind == "cpu" else EXACT_BYTES
-    return rows * (width * size + 2 * statistic) + (0 if size == EXACT_BYTES else (1 + model.norm_bias) * width * size)
+    cast = 0 if size == EXACT_BYTES or frozen else (1 + model.norm_bias) * width * size
+    return rows * (width * size + 2 * statistic) + cast
 
 
 def cast_bytes(model: ModelSpec, batch: MicroBatch, *, mixture: bool) -> int:
@@ -52,6 +55,25 @@ def cast_bytes(model: ModelSpec, batch: MicroBatch, *, mixture: bool) -> int:
         if matrix.part == "attention" or (matrix.part in OF_EXPERTS) == mixture:
             elements += matrix.copies * matrix.elements / (batch.ep if matrix.part == "experts" else 1)
     return int(elements) * batch.element_bytes
+
+
+def factor_bytes(model: ModelSpec, batch: MicroBatch, *, mixture: bool) -> tuple[int, int]:
+    """Returns the bytes that a block's adapters keep: what their first factors return, and casts of both, none in fp32.
+
+    DoRA keeps the sum that it stretches too, and by what each row is stretched.
+    """
+    if batch.adapter is None:
+        return 0, 0
+    lengthened, size = batch.adapter.method == DORA, batch.element_bytes
+    beside = [
+        matrix
+        for matrix in adapted(model, batch.adapter)
+        if matrix.part == "attention" or (matrix.part in OF_EXPERTS) == mixture
+    ]
+    rows = sum(batch.adapter.rank + lengthened * matrix.outputs for matrix in beside)
+    casts = sum(batch.adapter.rank * (matrix.inputs + matrix.outputs) for matrix in beside)
+    casts += lengthened * sum(matrix.outputs for matrix in beside)
+    return batch.tokens * rows * size, 0 if size == EXACT_BYTES else casts * size
 
 
 def keeps_normed(model: ModelSpec, batch: MicroBatch) -> bool:

@@ -273,6 +273,7 @@ def our_bytes(case: MemoryCase) -> OurBytes:
             context=CONTEXTS[int(context)],
             ep=int(ep),
             load=float(load),
+            adapter=workload.adapter,
         )
         beside = saved.beside_bytes(model, batch, recompute=RECOMPUTES[int(recompute)])
         rows.append((*_of_block(model, batch), beside, saved.loss_bytes(model, batch)))

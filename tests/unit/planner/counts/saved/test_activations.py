@@ -11,10 +11,12 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from fixtures.flex import flex_on_processor
 from fixtures.planned_models import GPT2, LLAMA
 from fixtures.tiny_models import spec as tiny_spec
+from trainwright.model.adapters.attach import attach, initialise
 from trainwright.model.attention import document_positions
 from trainwright.model.decoder import Decoder
 from trainwright.model.losses import linear_cross_entropy
 from trainwright.model.parallel.tensor import cut_matrices
+from trainwright.planner.counts.adapters import adapter_of, placed
 from trainwright.planner.counts.pieces import WHOLE_SCORES_TOKENS
 from trainwright.planner.counts.saved.activations import (
     block_bytes,
@@ -27,6 +29,7 @@ from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.runtime.mesh import mesh_of
 from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import FAMILIES
+from trainwright.spec.parts.adaptation import LowRank
 from trainwright.spec.parts.dropout import NO_DROPOUT, Dropout
 from trainwright.spec.workload import KernelChoice, ParallelPlan
 
@@ -233,3 +236,44 @@ def test_no_mask_of_dropout_is_kept(rates, spec, tokens, masked, recompute):
 
 def test_compiled_code_keeps_less():
     assert saved_bytes(LLAMA, batch_of(2, 64, "bf16", compiled=True)) < saved_bytes(LLAMA, batch_of(2, 64, "bf16"))
+
+
+def adapting(words, magnitude):
+    """Puts adapters beside some layers of a model, whose other weights are frozen, in the dtype of products."""
+
+    def adapt(model):
+        attach(model, dict.fromkeys(placed(model.spec, words), LowRank(rank=4, scale=0.5)), magnitude=magnitude)
+        initialise(model, 0)
+        for parameter in model.parameters():
+            if not parameter.requires_grad:
+                parameter.data = parameter.data.to(model.compute_dtype)
+
+    return adapt
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("method", ["lora", "dora"])
+@pytest.mark.parametrize("words", [["all-linear"], ["attention"], ["query", "value"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("spec", [LLAMA, replace(LLAMA, kv_heads=1), GPT2], ids=["llama", "grouped", "gpt2"])
+def test_beside_adapters_frozen_matrices_keep_nothing_of_their_own(spec, words, method, dtype):
+    """To a percent: the first block keeps a little less, where nothing before it is trained."""
+    spec = replace(spec, layers=4, width=64, heads=2, kv_heads=min(2, spec.kv_heads), head_size=32, ffn_width=96)
+    adapter = adapter_of(spec, words, rank=4, frozen="bf16", method=method)
+    batch = batch_of(2, 64, dtype, adapter=adapter, kernels=KernelChoice(attention="sdpa"))
+    seen = saved(spec, batch, share=adapting(words, method == "dora"))
+    assert saved_bytes(spec, batch) == pytest.approx(seen, rel=0.01)
+    assert seen < 0.99 * saved_bytes(spec, replace(batch, adapter=None)) or method == "dora" or spec.bias
+
+
+@pytest.mark.parametrize(("dtype", "multiple"), [("fp32", 64), ("bf16", 1), ("bf16", 64)])
+def test_the_loss_of_a_frozen_head_has_no_gradient_of_it(dtype, multiple):
+    spec = replace(LLAMA, vocabulary=4097)
+    adapter = adapter_of(spec, ["all-linear"], rank=4, frozen="bf16")
+    hidden = torch.randn(1024, spec.width, dtype=DTYPES[dtype], requires_grad=True)
+    weight = torch.randn(4097, spec.width, dtype=DTYPES[dtype])
+    with LiveBytes() as live:
+        linear_cross_entropy(hidden, weight, torch.zeros(1024, dtype=torch.long), chunk=256, multiple=multiple)
+    kernels = KernelChoice(loss_chunk_tokens=256, pad_vocabulary=multiple)
+    asked = batch_of(8, 128, dtype, kernels=kernels, adapter=adapter)
+    assert loss_bytes(spec, asked) == pytest.approx(live.peak_bytes, rel=0.3)
+    assert loss_bytes(spec, replace(asked, adapter=None)) > 1.2 * live.peak_bytes
