@@ -7,7 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
+from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.shard_writer import SplitWriter, image_writer, write_dataset, write_image_dataset
 from trainwright.artifact.shards import ANSWERED, DOCUMENTS, LABEL_SETS, PREFERENCES, VALUES, TokenDataset
 from trainwright.model.dropout import KeyedBatches
@@ -17,7 +20,7 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import ImagesSection
 
 SPLITS = ("train", "validation")
-END_OF_TEXT = "<|endoftext|>"
+END_OF_TEXT, MASK = "<|endoftext|>", "[MASK]"
 
 
 def task_and_batch(recipe: Recipe, *, vocabulary: int, sequences: int) -> tuple[Task, Batch]:
@@ -59,6 +62,8 @@ def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> 
             else:
                 writer.append(ids, text_bytes=size, label=number % len(labels) if labels else None)
         entries[name] = writer.close()
+    # Encoders ask which tokens stand around a text and which one for a gap.
+    Tokenizer(WordLevel({END_OF_TEXT: 0, MASK: 1}, END_OF_TEXT)).save(str(path / TOKENIZER))
     kind = needs if needs in ANSWERED else DOCUMENTS
     write_dataset(
         path,

@@ -164,3 +164,23 @@ def test_two_answers_fill_a_sequence_and_need_no_first_network(loss: str) -> Non
     assert batch["pairs"].tolist() == [1] * 6
     for rank in counted(task, {"tp": 2, "dp_shard": 2}).ranks:
         assert rank.ratios()["weights"] == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "task", [{"name": "classify", "labels": ["a", "b"]}, {"name": "masked"}], ids=["classes", "gaps"]
+)
+def test_an_encoder_has_tokens_around_a_text_and_for_a_gap(task: dict[str, Any]) -> None:
+    labelled = {"label_key": "y"} if task["name"] == "classify" else {}
+    recipe = Recipe.model_validate(
+        {
+            "name": "dry",
+            "task": task,
+            "model": {"family": "bert", "layers": 1, "width": 16, "heads": 2, "context_tokens": 8},
+            "data": {"sources": [{"kind": "jsonl", "paths": ["x"], **labelled}]},
+            "train": {"sequence_tokens": 8, "batch_tokens": 24},
+        }
+    )
+    _, batch = task_and_batch(recipe, vocabulary=256, sequences=3)
+    assert batch["tokens"].shape == (3, 8)
+    if task["name"] == "classify":
+        assert batch["tokens"][:, 0].tolist() == batch["tokens"][:, -1].tolist() == [0, 0, 0]
