@@ -78,7 +78,8 @@ def test_the_report_stands_and_nothing_is_served(classified) -> None:
 BASE = """
 stages:
   - {name: base, stage: train, task: {name: next-token, labels: []}, train: {duration: 10 steps}}
-  - {name: told, stage: train, from: base, task: {name: classify, labels: [negative, positive]}}
+  - {name: told, stage: train, from: base, task: {name: classify, labels: [negative, positive]},
+     train: {duration: 100 steps}}
   - {stage: evaluate, from: told}
 """
 

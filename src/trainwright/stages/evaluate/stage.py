@@ -107,7 +107,8 @@ def _comparison(
     if model.spec.writes_text:
         events.message("counting n-grams and compressing, to compare with")
         return compare(recipe, dataset, splits, model, tokens())
-    if dataset.kind != LABELLED or not all("macro_f1" in result["metrics"] for result in results.values()):
+    labelled = dataset.kind == LABELLED and not model.spec.sees_images
+    if not labelled or not all("macro_f1" in result["metrics"] for result in results.values()):
         return Comparison()
     events.message("counting words, to compare with")
     measured = {name: (splits[name], result["count"]) for name, result in results.items()}

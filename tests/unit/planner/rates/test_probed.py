@@ -128,7 +128,7 @@ def test_compiled_code_saves_between_products_alone():
 def test_what_was_not_measured_is_refused():
     for work, problem in (
         (replace(WORK, precision="fp16"), "no rate for fp16 was measured"),
-        (replace(WORK, adapter=Adapter(rank=8, frozen="nf4")), "products with weights in nf4 were not measured"),
+        (replace(WORK, adapter=Adapter(rank=8, frozen="int8")), "products with weights in int8 were not measured"),
     ):
         with pytest.raises(RecipeError, match=problem):
             kernels(run_of(work=work))

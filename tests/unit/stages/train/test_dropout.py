@@ -18,7 +18,7 @@ from trainwright.spec.sections.updates.optimizer import AdamWSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 
-RATES = {"residual": 0.1, "embedding": 0.2, "attention": 0.3}
+RATES = {"residual": 0.1, "embedding": 0.2, "attention": 0.3, "depth": 0.4}
 
 
 def gradients(family, *, micro_batch, recompute="none", end_of_text=None, step=4):
