@@ -18,7 +18,7 @@ from trainwright.artifact.model_folder import MODEL_FILES, TOKENIZER
 from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.shards import LABELLED, TokenDataset, TokenSplit
 from trainwright.artifact.stage import Context, StageResult
-from trainwright.artifact.store import write_atomically
+from trainwright.artifact.store import Artifact, write_atomically
 from trainwright.core.errors import DataError, MissingPackage, RecipeError
 from trainwright.core.plug_in import blaming
 from trainwright.core.registry import installed, load
@@ -66,8 +66,7 @@ def run(context: Context) -> StageResult:
             name: _kept(out / f".{name}.json", partial(_measure, recipe, task, model, split, events))
             for name, split in splits.items()
         }
-    tokens = partial(read_tokenizer, trained.file(TOKENIZER))  # of images there are none
-    comparison = _comparison(recipe, dataset, splits, results, model=model, tokens=tokens, events=events)
+    comparison = _comparison(recipe, dataset, splits, results, model=model, trained=trained, events=events)
     for name, baselines in comparison.baselines.items():
         results[name]["baselines"] = baselines
     record = {
@@ -100,19 +99,19 @@ def _comparison(
     results: Mapping[str, Mapping[str, Any]],
     *,
     model: Network,
-    tokens: Callable[[], Tokenizer],
+    trained: Artifact,
     events: Events,
 ) -> Comparison:
     """Returns what a language model, or a classifier of texts, is held against."""
     if model.spec.writes_text:
         events.message("counting n-grams and compressing, to compare with")
-        return compare(recipe, dataset, splits, model, tokens())
+        return compare(recipe, dataset, splits, model, read_tokenizer(trained.file(TOKENIZER)))
     labelled = dataset.kind == LABELLED and not model.spec.sees_images
     if not labelled or not all("macro_f1" in result["metrics"] for result in results.values()):
         return Comparison()
     events.message("counting words, to compare with")
     measured = {name: (splits[name], result["count"]) for name, result in results.items()}
-    comparison = _words(dataset, measured, tokens())
+    comparison = _words(dataset, measured, read_tokenizer(trained.file(TOKENIZER)))
     if comparison.skipped:
         events.message(comparison.skipped)
     return comparison
