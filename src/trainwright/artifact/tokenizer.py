@@ -60,7 +60,7 @@ def end_of_text_of(directory: Path) -> str | None:
     behind a text; else its only special token, as one that is trained here has it.
 
     Raises:
-        DataError: a file cannot be read.
+        DataError: a file cannot be read, or is no tokenizer.
     """
     settings, tokenizer = _optional(directory / TOKENIZER_CONFIG), _optional(directory / TOKENIZER)
     for name in ("eos_token", "sep_token"):
@@ -69,10 +69,13 @@ def end_of_text_of(directory: Path) -> str | None:
         if isinstance(text, str):
             return text
     ends = _optional(directory / HUGGINGFACE).get("eos_token_id")
-    tokens = {token["id"]: token["content"] for token in tokenizer.get("added_tokens") or ()}
+    try:
+        tokens = {token["id"]: token["content"] for token in tokenizer.get("added_tokens") or ()}
+        behind = _behind_a_text(tokenizer.get("post_processor") or {})
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise DataError("this is no tokenizer.json", where=directory / TOKENIZER, seen=str(error)) from error
     if ends is not None:
         return tokens.get(ends[0] if isinstance(ends, list) and ends else ends)
-    behind = _behind_a_text(tokenizer.get("post_processor") or {})
     return behind if behind is not None or len(tokens) != 1 else next(iter(tokens.values()))
 
 

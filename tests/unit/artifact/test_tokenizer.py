@@ -65,3 +65,12 @@ def test_what_a_tokenizer_puts_behind_a_text_ends_it(tmp_path, form: str, severa
     made.post_processor = tokenizers.processors.Sequence([processor]) if several else processor
     made.save(str(tmp_path / "tokenizer.json"))
     assert end_of_text_of(tmp_path) == "[SEP]"
+
+
+@pytest.mark.parametrize(
+    "content", [{"added_tokens": [{"x": 1}]}, {"added_tokens": [3]}, {"post_processor": {"sep": 4}}], ids=str
+)
+def test_what_is_no_tokenizer_says_no_end(tmp_path, content: dict) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"tokenizer\.json: this is no tokenizer\.json"):
+        end_of_text_of(tmp_path)

@@ -232,7 +232,9 @@ def _blamed(text: str, section: Node, root: Node) -> ValueOrigin:
             if node is not None and (start is section or "." in word):
                 origins.append(node.origin)
                 break
-    return _strongest(origins or _origins(section))
+    # Who wrote a section over a base is to blame for what does not fit it.
+    written = [origin for origin in origins if origin.layer != "base"]
+    return _strongest(written or _origins(section))
 
 
 def _origins(node: Node) -> list[ValueOrigin]:

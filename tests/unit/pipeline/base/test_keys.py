@@ -88,6 +88,11 @@ def test_a_base_that_cannot_be_read_is_named_where_the_recipe_leaves_its_shape_t
     assert (what, seen) == ("unknown model_type", f"{folder}/config.json: 'mistrall'")
 
 
+def test_what_does_not_fit_a_base_is_blamed_on_who_wrote_it(read, base) -> None:
+    with pytest.raises(RecipeErrors, match=r"^override model\.variant\.window_layers: .*numbers below layers \(3\)"):
+        read(base, "model.variant.window_layers=[9]")
+
+
 def test_a_recipe_that_says_its_shape_is_read_without_its_base(read, tmp_path) -> None:
     sizes = ("model.layers=2", "model.width=64", "model.heads=2")
     assert read(tmp_path / "nowhere", *sizes).value.model.layers == 2
