@@ -62,20 +62,22 @@ def end_of_text_of(directory: Path) -> str | None:
     Raises:
         DataError: a file cannot be read, or is no tokenizer.
     """
-    settings, tokenizer = _optional(directory / TOKENIZER_CONFIG), _optional(directory / TOKENIZER)
+    settings = _optional(directory / TOKENIZER_CONFIG)
     for name in ("eos_token", "sep_token"):
         token = settings.get(name)
         text = token.get("content") if isinstance(token, dict) else token
         if isinstance(text, str):
             return text
     ends = _optional(directory / HUGGINGFACE).get("eos_token_id")
+    ends = next(iter(ends), None) if isinstance(ends, list) else ends
+    tokenizer = _optional(directory / TOKENIZER)
     try:
         tokens = {token["id"]: token["content"] for token in tokenizer.get("added_tokens") or ()}
         behind = _behind_a_text(tokenizer.get("post_processor") or {})
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         raise DataError("this is no tokenizer.json", where=directory / TOKENIZER, seen=str(error)) from error
     if ends is not None:
-        return tokens.get(ends[0] if isinstance(ends, list) and ends else ends)
+        return tokens.get(ends)
     return behind if behind is not None or len(tokens) != 1 else next(iter(tokens.values()))
 
 

@@ -61,7 +61,7 @@ def installed(package: str) -> bool:
     """Returns whether a package can be imported, without importing it."""
     try:
         return find_spec(package) is not None
-    except ValueError:  # sys.modules holds None for it: hidden on purpose
+    except ValueError:  # it is there without a spec, as what stands in for a package may be
         return False
 
 

@@ -170,7 +170,7 @@ def _trained_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
 def _evaluated_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
     """The code of plug-ins; of labelled texts, whether the package is there that they are compared by."""
     code = _code(_network_and_task(recipe))
-    if not recipe.data.labelled or recipe.data.images is not None:
+    if recipe.task.kind.needs != "documents-with-labels":
         return code
     return code | {"words": "scikit-learn" if installed("sklearn") else "none"}
 

@@ -42,7 +42,7 @@ def test_a_model_says_its_end_of_text_in_one_of_five_places(tmp_path) -> None:
     added = [{"id": 0, "content": "<s>"}, {"id": 7, "content": "</s>"}, {"id": 9, "content": "<|im_end|>"}]
     write("tokenizer.json", {"added_tokens": added})
     assert end_of_text_of(tmp_path) is None
-    for said, text in ((7, "</s>"), ([9, 7], "<|im_end|>"), (None, None), (8, None)):
+    for said, text in ((7, "</s>"), ([9, 7], "<|im_end|>"), (None, None), ([], None), (8, None)):
         write("config.json", {"eos_token_id": said})
         assert end_of_text_of(tmp_path) == text
     write("tokenizer_config.json", {"sep_token": {"content": "[SEP]"}, "eos_token": None})

@@ -58,9 +58,9 @@ def convert(checkpoint: Path, folder: Path, *, averaged: bool = False) -> int:
 def average(checkpoints: Sequence[Path], folder: Path) -> int:
     """Writes a bundle whose weights are the mean of those of several checkpoints; returns its bytes.
 
-    The mean is taken in fp64 and rounded once, so that neither order nor layouts matter. What is no number of floating
-    point is the last one's. (Vaswani et al., 2017, section 6.1, average the last 5 or 20; Izmailov et al., 2018,
-    arXiv 1803.05407, say why it helps.)
+    The mean is taken in fp64 and rounded at the end, so that layouts do not matter. What is no number of floating
+    point, or one of 8 bits, is the last one's. (Vaswani et al., 2017, section 6.1, average the last 5 or 20; Izmailov
+    et al., 2018, arXiv 1803.05407, say why it helps.)
 
     Args:
         checkpoints: two or more of one network; the last of them gives everything beside the weights.
@@ -68,12 +68,18 @@ def average(checkpoints: Sequence[Path], folder: Path) -> int:
 
     Raises:
         DataError: one of them is damaged, or is of another network or tokenizer.
-        RecipeError: there are fewer than two, or the folder exists.
+        RecipeError: there are fewer than two, or they have adapters; or the folder exists.
         MachineError: it cannot be written; nothing of it is left.
     """
     if len({path.resolve() for path in checkpoints}) < max(2, len(checkpoints)):
         seen = ", ".join(map(str, checkpoints)) or "none"
         raise RecipeError("a mean is of several checkpoints", seen=seen, expected="two or more, each once")
+    if adapting := next((path for path in checkpoints if (path / ADAPTERS).is_file()), None):
+        raise RecipeError(
+            "the mean of adapters' factors is not that of what they add",
+            where=adapting,
+            fix="average trainings of all weights",
+        )
     readers = [CheckpointReader(path) for path in checkpoints]
     last = readers[-1]
     for reader in readers:
@@ -93,7 +99,7 @@ def average(checkpoints: Sequence[Path], folder: Path) -> int:
 
 def _check_same(reader: CheckpointReader, last: CheckpointReader) -> None:
     """Raises a DataError where two checkpoints are not of one network and tokenizer."""
-    for name in (SHAPE_FILE, TOKENIZER, ADAPTERS):
+    for name in (SHAPE_FILE, TOKENIZER):
         digests = [file_digest(path) if (path := each.path / name).is_file() else None for each in (reader, last)]
         if digests[0] != digests[1]:
             raise DataError("the checkpoints are of two models: {name} differs", where=reader.path, name=name)

@@ -67,7 +67,7 @@ def _takes_tokenizer(recipe: Node, shape: ModelSpec, folder: Path) -> bool:
     data = recipe.child("data")
     tokenizer = None if data is None else data.child("tokenizer")
     written: Any = {} if tokenizer is None else tokenizer.plain() or {}
-    if data is None or not set(written) <= {"end_of_text", "vocabulary"}:
+    if data is None or not isinstance(written, dict) or not set(written) <= {"end_of_text", "vocabulary"}:
         return False
     end = str(written.get("end_of_text", TokenizerSection.model_fields["end_of_text"].default))
     same = written.get("vocabulary") == shape.vocabulary and not like_trained_here(folder / TOKENIZER, end)

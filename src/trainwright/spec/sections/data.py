@@ -65,7 +65,7 @@ class CleanSection(Section):
 
 
 class SplitSection(Section):
-    """Shares of documents, decided by a hash of the content, so that a document never changes sides.
+    """Shares of documents; where they have no labels a hash of the content decides, so that none changes sides.
 
     Of labelled documents and images every class has these shares: one with enough documents is in every split.
     """

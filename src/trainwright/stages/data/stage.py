@@ -7,7 +7,8 @@
 
 Each arrow writes scratch files under ``out/.parts`` that appear complete or not at all; an interrupted run takes them
 up. Every step is a function of the corpus and the recipe's identity: workers, part sizes and interruptions never
-change a byte of the result. No step holds more than a part or a bucket in memory, so that the corpus may be larger.
+change a byte of the result. No step holds more than a part or a bucket in memory, so that the corpus may be larger;
+of labelled documents the split holds a hash and a class of each, some 430 bytes.
 """
 
 from __future__ import annotations

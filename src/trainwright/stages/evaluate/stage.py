@@ -127,7 +127,7 @@ def _words(dataset: TokenDataset, splits: Mapping[str, tuple[TokenSplit, int]], 
     by_words = load(WORDS, kind="function")
     try:
         return Comparison(baselines=by_words(dataset.splits["train"], splits, tokenizer, dataset.labels))
-    except ValueError as error:
+    except DataError as error:
         return Comparison(skipped=f"no comparison with TF-IDF: {error}")
 
 

@@ -108,4 +108,7 @@ def test_means_of_one_or_of_two_networks_are_refused(make, tensors, tmp_path) ->
     (third / "model.json").write_text('{"width": 1}')
     with pytest.raises(DataError, match=r"of two models: model\.json differs"):
         average([path, third], tmp_path / "mean")
+    (path / "adapters.json").write_text("{}")
+    with pytest.raises(RecipeError, match="the mean of adapters' factors is not that of what they add"):
+        average([path, make(tmp_path / "fourth", tensors)], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()

@@ -74,6 +74,12 @@ def test_a_recipe_that_asks_for_a_tokenizer_has_its_own(read, base, written: str
     assert (tokens.kind, tokens.path) == ("byte-bpe", None)
 
 
+@pytest.mark.parametrize("written", ["[vocabulary]", "[{a: 1}]", "3"])
+def test_what_is_no_section_is_refused_where_it_is_written(read, base, written: str) -> None:
+    with pytest.raises(RecipeErrors, match=r"recipe\.yaml:2:\d+: data\.tokenizer: wrong value"):
+        read(base, data=f"tokenizer: {written}")
+
+
 def test_the_end_of_a_text_alone_may_be_another(read, base) -> None:
     tokens = read(base, data='tokenizer: {end_of_text: "[SEP]"}').value.data.tokenizer
     assert (tokens.path, tokens.end_of_text) == (f"{base}/tokenizer.json", "[SEP]")

@@ -11,6 +11,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from tokenizers import Tokenizer
 
 from trainwright.artifact.shards import TokenDataset
+from trainwright.core.errors import DataError
 from trainwright.stages.evaluate import words
 from trainwright.testing.artifacts import make_dataset
 
@@ -70,5 +71,5 @@ def test_no_more_training_text_is_counted_than_the_limit(dataset, monkeypatch) -
 def test_one_class_alone_is_no_comparison(tmp_path) -> None:
     texts = {"train": ["a word", "another word"], "test": ["a third"]}
     made = make_dataset(tmp_path, texts, labels={"train": ["ham", "ham"], "test": ["ham"]})
-    with pytest.raises(ValueError, match="class"):
+    with pytest.raises(DataError, match="one class"):
         measured(TokenDataset.open(made.path), test=1)

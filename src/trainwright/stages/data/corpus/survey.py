@@ -93,7 +93,7 @@ def columns_of(section: SourceSection) -> tuple[str, ...]:
     file = next((file for file in _files(section) if file.size_bytes), None)
     if file is None:
         return ()
-    name = file.location.removesuffix(".gz").removesuffix(".zst")
+    name = file.location.removesuffix(".gz").removesuffix(".zst").lower()
     read = next((reader for ending, reader in _READERS.items() if name.endswith(ending)), _keys)
     try:
         with Path(file.location).open("rb") as raw:
