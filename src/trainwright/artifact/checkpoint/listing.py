@@ -50,9 +50,11 @@ def last_checkpoints(training: Path, count: int) -> list[Path]:
         DataError: there are fewer.
     """
     found = checkpoints_in(training / FOLDER) or checkpoints_in(training)
+    if not found:
+        raise DataError("no training with checkpoints here", where=training, fix="see: trainwright checkpoint ls")
     if len(found) < count:
         fix = "keep more: train.exec.keep_checkpoints, or train.exec.keep_every_steps"
-        seen = ", ".join(path.name for path in found) or "none"
+        seen = ", ".join(path.name for path in found)
         raise DataError("too few checkpoints in this training", where=training, seen=seen, expected=f"{count}", fix=fix)
     return found[len(found) - count :]
 

@@ -89,6 +89,8 @@ def _average(args: argparse.Namespace, output: Output) -> int:
     from trainwright.core.units import format_bytes
 
     folder, places = _path(args.into), [_path(text) for text in args.checkpoints]
+    if args.last is not None and args.last < 2:
+        raise RecipeError("a mean is of several checkpoints", where="--last", seen=args.last, expected="2 or more")
     if len(places) == 1 and not is_checkpoint(places[0]):
         places = last_checkpoints(places[0], LAST if args.last is None else args.last)
     elif args.last is not None:

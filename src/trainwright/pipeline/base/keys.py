@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.model_folder import TOKENIZER
-from trainwright.artifact.tokenizer import end_of_text_of
+from trainwright.artifact.tokenizer import END_OF_TEXT_ID, end_of_text_of
 from trainwright.core.config.tree import Node, ValueOrigin, node_of
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.paths import local_path
@@ -47,8 +47,8 @@ def keys_of_base(recipe: Node) -> Node | None:
     if shape is None:
         return None
     keys: dict[str, Any] = {"model": keys_of(shape)}
-    if not shape.sees_images and (folder / TOKENIZER).is_file() and _takes_tokenizer(recipe, shape, folder):
-        keys["data"] = {"tokenizer": _tokenizer(folder)}
+    if not shape.sees_images and _takes_tokenizer(recipe, shape, folder):
+        keys["data"] = {"tokenizer": _tokenizer(folder, shape)}
     return node_of(keys, ValueOrigin(layer="base", where=f"base {named.content}"))
 
 
@@ -74,6 +74,9 @@ def _takes_tokenizer(recipe: Node, shape: ModelSpec, folder: Path) -> bool:
     return "vocabulary" not in written or same
 
 
-def _tokenizer(folder: Path) -> dict[str, str]:
+def _tokenizer(folder: Path, shape: ModelSpec) -> dict[str, Any]:
+    """Returns the keys of a base's tokenizer; of one that is missing the entries, by which a plan counts."""
+    if not (folder / TOKENIZER).is_file():
+        return {"vocabulary": shape.vocabulary} if shape.vocabulary > END_OF_TEXT_ID else {}
     end = end_of_text_of(folder)
     return {"kind": "pretrained", "path": str(folder / TOKENIZER)} | ({} if end is None else {"end_of_text": end})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -93,7 +93,7 @@ class VariantSection(Section):
     gated: bool | None = Field(None, description="feed-forward with a gate (SwiGLU and its like)")
     norm: Norm | None = Field(None, description="kind of the normalisation layers")
     norm_bias: bool | None = Field(None, description="bias of LayerNorm")
-    norms_per_block: int | None = Field(None, ge=1, le=4, description="normalisation layers of a block: 1, 2 or 4")
+    norms_per_block: Literal[1, 2, 4] | None = Field(None, description="normalisation layers of a block: 1, 2 or 4")
     parallel_residual: bool | None = Field(None, description="attention and feed-forward side by side")
     positions: Positions | None = Field(None, description="how the network knows positions")
     rotary_share: float | None = Field(None, gt=0, le=1, description="share of a head that rotary positions turn")

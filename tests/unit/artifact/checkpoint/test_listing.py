@@ -44,3 +44,5 @@ def test_the_last_of_a_training_are_those_that_are_complete(make, tensors, tmp_p
         assert [path.name[-1] for path in last_checkpoints(place, 2)] == ["2", "3"]
     with pytest.raises(DataError, match="too few checkpoints in this training"):
         last_checkpoints(tmp_path, 4)
+    with pytest.raises(DataError, match="no training with checkpoints here"):
+        last_checkpoints(tmp_path / "nowhere", 2)

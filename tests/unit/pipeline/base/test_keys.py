@@ -80,6 +80,12 @@ def test_what_is_no_section_is_refused_where_it_is_written(read, base, written: 
         read(base, data=f"tokenizer: {written}")
 
 
+def test_a_base_without_a_tokenizer_says_its_vocabulary_to_the_plan(read, base) -> None:
+    (base / "tokenizer.json").unlink()
+    tokens = read(base).value.data.tokenizer
+    assert (tokens.kind, tokens.path, tokens.vocabulary) == ("byte-bpe", None, 320)
+
+
 def test_the_end_of_a_text_alone_may_be_another(read, base) -> None:
     tokens = read(base, data='tokenizer: {end_of_text: "[SEP]"}').value.data.tokenizer
     assert (tokens.path, tokens.end_of_text) == (f"{base}/tokenizer.json", "[SEP]")
