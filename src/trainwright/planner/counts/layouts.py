@@ -168,9 +168,10 @@ class Layouts:
 
 def taken(table: Table, places: NDArray[np.intp] | NDArray[np.bool_]) -> Table:
     """Returns a dataclass of arrays [L] with the entries at ``places``; what is no array is one for all layouts."""
-    values = {field.name: getattr(table, field.name) for field in fields(table)}
+    at = np.flatnonzero(places) if places.dtype == np.bool_ else places
+    values = ((field.name, getattr(table, field.name)) for field in fields(table))
     return replace(
-        table, **{name: value[places] for name, value in values.items() if isinstance(value, np.ndarray) and value.ndim}
+        table, **{name: value.take(at) for name, value in values if isinstance(value, np.ndarray) and value.ndim}
     )
 
 
@@ -182,11 +183,39 @@ def counted_once(
     Thousands of layouts that a search compares have some hundred ways to divide a matrix. What ``count`` says must
     follow from the columns, whole numbers from 0 on, alone.
     """
-    if len(layouts) < MANY:
-        return dict(count(layouts))
-    places, back = _distinct(columns)
-    once = count(layouts.take(places))
-    return {name: each[back] if isinstance(each, np.ndarray) and each.ndim else each for name, each in once.items()}
+    return Alike.of(layouts, columns).counted(count)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Alike:
+    """Layouts [L] that have some columns alike: of each such kind one, and at which ``place`` its like is [L]."""
+
+    one_each: Layouts
+    place: NDArray[np.intp] | None
+    """None: each stands for itself."""
+
+    @classmethod
+    def of(cls, layouts: Layouts, columns: Sequence[NDArray[Any]]) -> Self:
+        """Returns the kinds of layouts by their columns [L], whole numbers from 0 on."""
+        if len(layouts) < MANY:
+            return cls(one_each=layouts, place=None)
+        places, back = _distinct(columns)
+        return cls(one_each=layouts.take(places), place=back)
+
+    def counted(self, count: Callable[[Layouts], Mapping[Key, Values]]) -> dict[Key, Values]:
+        """Returns what ``count`` says of each layout [L]: it is asked for one of each kind."""
+        once, place = count(self.one_each), self.place
+        if place is None:
+            return dict(once)
+        return {
+            name: each.take(place) if isinstance(each, np.ndarray) and each.ndim else each
+            for name, each in once.items()
+        }
+
+
+def kinds_of(columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
+    """Returns the kind [L] of each row of the columns, whole numbers from 0 on: one column in place of several."""
+    return _distinct(columns)[1]
 
 
 def _distinct(columns: Sequence[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -119,11 +119,12 @@ def longer(unsure: NDArray[np.bool_], *, frugal: bool) -> Numbers:
     return np.where(unsure, SURELY if frugal else UNSURE, 1.0)
 
 
-def splits(layouts: Layouts) -> NDArray[np.int_]:
-    """Returns [L] in how many ways beyond plain data parallelism each layout divides the model."""
+def splits(layouts: Layouts, places: NDArray[np.intp] | None = None) -> NDArray[np.int_]:
+    """Returns in how many ways beyond plain data parallelism the layouts at ``places`` (None: all) divide the model."""
+    at = slice(None) if places is None else places
     axes = (layouts.tp, layouts.pp, layouts.cp, layouts.ep, layouts.virtual_stages)
-    hybrid = (layouts.dp_shard > 1) & (layouts.dp_replicate > 1)
-    count: NDArray[np.int_] = np.sum([axis > 1 for axis in axes], axis=0) + hybrid
+    hybrid = (layouts.dp_shard[at] > 1) & (layouts.dp_replicate[at] > 1)
+    count: NDArray[np.int_] = np.sum([axis[at] > 1 for axis in axes], axis=0) + hybrid
     return count
 
 
@@ -144,7 +145,7 @@ def plainest(
     first = places[np.argmin(seconds[places])]
     near = places[(seconds[places] <= PLAIN * seconds[first]) & (unsure[places] <= unsure[first])]
     order = seconds if memory_bytes is None else memory_bytes
-    return int(near[np.lexsort((order[near], splits(layouts.take(near))))[0]])
+    return int(near[np.lexsort((order[near], splits(layouts, near)))[0]])
 
 
 def compare(

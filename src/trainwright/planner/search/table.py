@@ -68,4 +68,5 @@ class Table:
             text = reason if isinstance(reason, str) else reason(~mask)
             self.pruned.append(Pruned(rule=rule, reason=text, layouts=struck))
         if struck:
-            self.columns = {key: values[mask] for key, values in self.columns.items()}
+            kept = np.flatnonzero(mask)
+            self.columns = {key: values.take(kept) for key, values in self.columns.items()}

@@ -7,7 +7,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.planner.counts.layouts import MANY, OFFLOADS, RECOMPUTES, SCHEDULES, Layouts, counted_once
+from trainwright.planner.counts.layouts import (
+    MANY,
+    OFFLOADS,
+    RECOMPUTES,
+    SCHEDULES,
+    Alike,
+    Layouts,
+    counted_once,
+    kinds_of,
+)
 from trainwright.spec.workload import ParallelPlan, Workload
 
 WORK = Workload(sequence_tokens=512, batch_tokens=512 * 96, steps=1, precision="bf16", optimizer="adamw")
@@ -80,3 +89,6 @@ def test_what_is_counted_once_for_equal_ones_is_that_of_each(kinds):
     assert found["sum"].tolist() == (columns[0] + 2 * columns[1] + 3 * columns[2]).tolist()
     assert found["one"] == 1.5
     assert asked == [len(np.unique(columns, axis=1).T)]
+    one_column = [kinds_of(columns[:2]), columns[2]]  # as good as the two columns that it stands for
+    assert Alike.of(rows, one_column).counted(count)["sum"].tolist() == found["sum"].tolist()
+    assert asked[1:] == asked[:1]

@@ -13,8 +13,9 @@ shape.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -151,22 +152,61 @@ class Group:
         return self.ranks / self.domains
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Placement:
-    """Each mesh axis as a group.
+    """Each mesh axis as a group, made when it is asked for; ``domain`` and ``ranks`` of the axes say where it lies."""
 
-    ``shard`` joins ``dp_shard`` and ``cp``: the ranks that share weights and add up gradients; ``experts`` are those of
-    them that hold the same experts.
-    """
+    domain: Values
+    ranks: Mapping[str, Values]
 
-    tp: Group
-    cp: Group
-    ep: Group
-    dp_shard: Group
-    shard: Group
-    experts: Group
-    dp_replicate: Group
-    pp: Group
+    @cached_property
+    def tp(self) -> Group:
+        """Returns the ranks that divide matrices."""
+        return self._group(self.ranks["tp"], 1)
+
+    @cached_property
+    def cp(self) -> Group:
+        """Returns the ranks that divide sequences."""
+        return self._group(self.ranks["cp"], self.ranks["tp"])
+
+    @cached_property
+    def ep(self) -> Group:
+        """Returns the ranks that have different experts."""
+        return self._group(self.ranks["ep"], self.ranks["tp"])
+
+    @cached_property
+    def dp_shard(self) -> Group:
+        """Returns the ranks that share weights and see different sequences."""
+        return self._group(self.ranks["dp_shard"], self.ranks["tp"] * self.ranks["cp"])
+
+    @cached_property
+    def shard(self) -> Group:
+        """Returns ``dp_shard`` and ``cp`` joined: the ranks that share weights and add up gradients."""
+        return self._group(self._data, self.ranks["tp"])
+
+    @cached_property
+    def experts(self) -> Group:
+        """Returns those of ``shard`` that hold the same experts."""
+        ep = self.ranks["ep"]
+        return self._group(np.maximum(self._data / ep, 1.0), self.ranks["tp"] * ep)
+
+    @cached_property
+    def dp_replicate(self) -> Group:
+        """Returns the ranks that have whole copies of what ``shard`` shares."""
+        return self._group(self.ranks["dp_replicate"], self.ranks["tp"] * self._data)
+
+    @cached_property
+    def pp(self) -> Group:
+        """Returns the stages of a pipeline."""
+        return self._group(self.ranks["pp"], self.ranks["tp"] * self._data * self.ranks["dp_replicate"])
+
+    @property
+    def _data(self) -> Values:
+        return self.ranks["cp"] * self.ranks["dp_shard"]
+
+    def _group(self, ranks: Values, stride: Values) -> Group:
+        local = np.clip(np.floor(self.domain / stride), 1.0, ranks)
+        return Group(ranks=ranks, domains=np.ceil(ranks / local), span=1 + (ranks - 1) * stride)
 
 
 def placement(
@@ -184,22 +224,8 @@ def placement(
     The usual order of Megatron-LM and torchtitan: what talks most sits closest. ``ep`` takes the innermost of the
     ranks that ``cp`` and ``dp_shard`` have.
     """
-    data = cp * dp_shard
-    return Placement(
-        tp=_group(tp, stride=1, domain=domain),
-        cp=_group(cp, stride=tp, domain=domain),
-        ep=_group(ep, stride=tp, domain=domain),
-        dp_shard=_group(dp_shard, stride=tp * cp, domain=domain),
-        shard=_group(data, stride=tp, domain=domain),
-        experts=_group(np.maximum(data / ep, 1.0), stride=tp * ep, domain=domain),
-        dp_replicate=_group(dp_replicate, stride=tp * data, domain=domain),
-        pp=_group(pp, stride=tp * data * dp_replicate, domain=domain),
-    )
-
-
-def _group(ranks: Values, *, stride: Values, domain: Values) -> Group:
-    local = np.clip(np.floor(domain / stride), 1.0, ranks)
-    return Group(ranks=ranks, domains=np.ceil(ranks / local), span=1 + (ranks - 1) * stride)
+    ranks = {"tp": tp, "cp": cp, "ep": ep, "dp_shard": dp_shard, "dp_replicate": dp_replicate, "pp": pp}
+    return Placement(domain=domain, ranks=ranks)
 
 
 def all_reduce_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:

@@ -15,7 +15,7 @@ import numpy as np
 
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import QUANTISED_FROZEN, adapter_parameters, frozen_bytes
-from trainwright.planner.counts.layouts import Layouts, Numbers, Values, counted_once
+from trainwright.planner.counts.layouts import MANY, Alike, Layouts, Numbers, Values, kinds_of
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.counts.ranks import expert_tp, fullest, owners, rank_parameters, slowest_layers
 from trainwright.planner.forecast.communication.collectives import (
@@ -111,26 +111,32 @@ def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
 
     Raises as ``Fabric.of``.
     """
-    return exchange_over(run, layouts, lambda fabric: _seconds(run, layouts, fabric))
+    passed, staged, shared = _alike(run, layouts)
+
+    def seconds(fabric: Fabric) -> dict[str, Values]:
+        return {
+            **passed.counted(lambda some: _passed(run, some, fabric)),
+            **staged.counted(lambda some: {"pipeline": _pipeline_s(run, some, fabric)}),
+            **shared.counted(lambda some: _shared(run, some, fabric)),
+        }
+
+    return exchange_over(run, layouts, seconds)
 
 
-def _seconds(run: RunSpec, layouts: Layouts, fabric: Fabric) -> dict[str, Values]:
-    """Returns the seconds of each of ``KINDS`` over these links.
+def _alike(run: RunSpec, layouts: Layouts) -> tuple[Alike, Alike, Alike]:
+    """Returns the layouts by what a pass sends inside of a stage, to the next stage, and for weights once a step.
 
     What passes send follows from how a model is divided, what is sent for weights from who shares these.
     """
-    division = [layouts.tp, layouts.cp, layouts.ep, layouts.pp]
+    division = [kinds_of([layouts.tp, layouts.cp, layouts.ep, layouts.pp])] if len(layouts) >= MANY else []
     divided = [layouts.micro_batch, layouts.sequence_parallel, layouts.context, layouts.virtual_stages]
     divided += [] if run.transformer.experts is None else [expert_tp(run.transformer, layouts)]
     staged = [layouts.micro_batch, layouts.sequence_parallel, layouts.data_parallel, layouts.virtual_stages]
     gathered = (layouts.zero_stage == 3) & (layouts.dp_shard * layouts.cp > 1)
     sharing = [layouts.dp_shard, layouts.dp_replicate, layouts.zero_stage, layouts.has("schedule", "dualpipe")]
     sharing += [np.where(gathered, layouts.virtual_stages, 0.0)]
-    return {
-        **counted_once(layouts, [*division, *divided], lambda some: _passed(run, some, fabric)),
-        **counted_once(layouts, [*division, *staged], lambda some: {"pipeline": _pipeline_s(run, some, fabric)}),
-        **counted_once(layouts, [*division, *sharing], lambda some: _shared(run, some, fabric)),
-    }
+    passed, sent_on, shared = (Alike.of(layouts, [*division, *each]) for each in (divided, staged, sharing))
+    return passed, sent_on, shared
 
 
 def _placed(layouts: Layouts, fabric: Fabric) -> Placement:

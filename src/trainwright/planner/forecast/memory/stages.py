@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import ParallelPlan
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Stages:
     """What the first and the last stage hold: arrays [2, L]."""
 
@@ -36,7 +36,7 @@ class Stages:
     passes: Numbers
     """Micro batches whose activations are alive at once."""
 
-    @property
+    @cached_property
     def total(self) -> Numbers:
         """Returns the parameters of one rank before data parallelism divides them."""
         return self.dense + self.experts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ PAGED_ELEMENTS = 1e5
 bitsandbytes/optim/optimizer.py, lines 383-393)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class MemoryCase:
     """One prediction's question: what every function of memory takes."""
 
@@ -82,7 +83,7 @@ class MemoryCase:
         """Returns whether this trainer trains all weights."""
         return self.memory.kernels == "own" and self.adapter is None
 
-    @property
+    @cached_property
     def sharded(self) -> Numbers:
         """Returns True [L] where weights are shared by more than one rank (ZeRO stage 3, FSDP).
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -63,7 +64,7 @@ NEEDED_CONTEXT_BYTES = 0.6e9
 """The CUDA context of one process with its libraries' kernels loaded, without communicators."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class MemoryTable:
     """Bytes [L] by the classes of ``MemoryUse`` at the peak.
 
@@ -91,7 +92,7 @@ class MemoryTable:
     nvme_bytes: Numbers
     paged: Numbers
 
-    @property
+    @cached_property
     def allocated_bytes(self) -> Numbers:
         """Returns the peak of torch's allocated bytes."""
         named = (self.weights, self.gradients, self.optimizer, self.activations, self.logits)
@@ -102,12 +103,12 @@ class MemoryTable:
         """Returns the peak of torch's reserved bytes."""
         return self.allocated_bytes + self.reserved_unused
 
-    @property
+    @cached_property
     def device_bytes(self) -> Numbers:
         """Returns the bytes that the driver shows."""
         return self.reserved_bytes + self.context
 
-    @property
+    @cached_property
     def needed_bytes(self) -> Numbers:
         """Returns the least that a device must have: its allocator gives unused blocks back before it gives up."""
         return self.allocated_bytes + self.stuck + np.minimum(self.context, NEEDED_CONTEXT_BYTES)

@@ -64,7 +64,7 @@ def passes(kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposur
     weights = 2 * sent.gather_s + sent.scatter_s
     sends = 2 * sent.pipeline_s
     beside: Numbers = np.asarray((2 + full) * sent.expert_s + sends)
-    waited = np.where(both, longer(beside, busy) - busy, sends)
+    waited = np.where(both, longer(beside, busy) - busy, sends) if both.any() else sends
     exposed = (2 + full) * parallel + waited + _sharded_s(weights, busy, sent.shards_overlapped, exposure)
     return Passes(
         forward=kernels.pace * forward,
