@@ -22,8 +22,7 @@ REDUCED = 1e-2
 TOLERANCES = {"fp64": 1e-10, "fp32": 1e-5, "fp16": 5e-3}
 """Relative: of a loss, of a norm, and of a gradient to its own norm."""
 FLOOR = 1e-2
-"""A tensor smaller than this share of the whole is compared with that share, for some are rounding alone (a key's bias
-moves no score): in fp32 differences of 1e-7 of the whole pass."""
+"""A tensor below this share of the whole is compared with that share: some are rounding alone (a key's bias)."""
 LATER = 1e-8
 """The same for weights after some steps of AdamW or Muon: what they divide by lets rounding grow."""
 
@@ -227,9 +226,10 @@ RULES = (
     Case(layout={"tp": 2}, optimizer="schedule-free"),
     Case(layout={"dp_shard": 2}, optimizer="groups", recompute="full"),
     Case(layout={"tp": 2}, optimizer="groups"),
-    Case(layout={"dp_replicate": 2}, optimizer="groups"),
+    Case(layout={"dp_shard": 2}, optimizer="wide"),
+    Case(layout={"pp": 2}, model={"layers": 4}, optimizer="wide"),
 )
-"""Optimizers beside AdamW and Muon; Adafactor's means are over whole matrices, which only copies have."""
+"""Optimizers beside AdamW and Muon, rates of another width (muP); Adafactor's means are over whole matrices."""
 
 MIXTURE: dict[str, object] = {
     "layers": 3,
@@ -388,7 +388,7 @@ TERMED = (
     Case(layout={"dp_shard": 2, "zero_stage": 2}, terms=True, ragged=True, micro_batch=1),
     Case(layout={"dp_replicate": 2}, family="bert", terms=True, ragged=True),
     Case(layout={"tp": 2}, family="gemma2", model=NEAR, terms=True, ragged=True, pad_vocabulary=8),
-    Case(layout={"tp": 2, "sequence_parallel": False}, family="gpt2", terms=True, optimizer="adamw"),
+    Case(layout={"tp": 2, "sequence_parallel": False}, family="gpt2", terms=True, optimizer="wide"),
     Case(layout={"tp": 2, "pp": 2}, family="gpt2", model={"layers": 4}, terms=True, ragged=True),
     Case(layout={"pp": 2, "schedule": "zero_bubble"}, model={"layers": 4, "tied": True}, terms=True, documents=True),
     Case(layout={"cp": 2}, terms=True, documents=True, ragged=True),

@@ -27,6 +27,7 @@ from trainwright.model.dropout import sample_keys
 from trainwright.model.losses import IGNORE
 from trainwright.model.network import Network
 from trainwright.model.optimizers.groups import freeze
+from trainwright.model.parts.width import follow_width
 from trainwright.model.precision.loss_scale import LossScale
 from trainwright.model.regularisation.terms import add_terms
 from trainwright.model.tasks.chat import Chat
@@ -83,6 +84,7 @@ def sgd(network: Network, section: OptimizerSection) -> list[torch.optim.Optimiz
 SECTIONS: Mapping[str, OptimizerSection] = {
     "sgd": OptimizerSection(name="parallel.ranks:sgd", lr=0.1),
     "adamw": AdamWSection(lr=1e-3),
+    "wide": AdamWSection(lr=1e-3, groups=(GroupSection(match="*out.weight", lr="x0.5"),)),
     "muon": MuonSection(lr=1e-3),
     "momentum": SgdSection(lr=0.1, nesterov=True, weight_decay=0.01),
     "adam": AdamSection(lr=1e-3, weight_decay=0.01),
@@ -185,6 +187,8 @@ class Training:
             kernels = replace(kernels, pad_vocabulary=1, attention="auto")
         self.network = build_network(shape, dtype=dtype, recompute=case.recompute, kernels=kernels).to(kept)
         self.network.initialise(3)
+        if case.optimizer == "wide":
+            follow_width(self.network, 4.0, first=True)
         if case.adapter:
             adapt(self.network, case.adapter)
             self.network.to(kept)

@@ -45,6 +45,8 @@ class Network(nn.Module, ABC):
     """What training computes in place of a chunk's cross-entropy (``model.regularisation``); None: that itself."""
     penalties: Callable[[Mapping[str, nn.Parameter]], None] | None = None
     """Adds what weights cost to the gradients of a whole batch, given what is trained; None: they cost nothing."""
+    width_ratio: float = 1.0
+    """How many times as wide it is as the network that rates and first weights of its blocks' matrices are of (muP)."""
     adaptation: Adaptation | None = None
     """The adapters that are trained; the other weights are left to their base. None: they are all its own."""
     stash: int | None = None

@@ -96,6 +96,8 @@ class Recipe(Section):
                 f"data.sources have label_kind: {self.data.label_kind}, and the task {self.task.name} needs "
                 f"label_kind: {kind}"
             )
+        if self.model.mup is not None and (why := self.model.mup.refusal(self.task, self.train)):
+            raise ValueError(f"model.mup does not hold here: {why}; or leave it out")
         network = self.model.loaded.kind
         if network not in self.task.kind.networks:
             needed, family = " or ".join(self.task.kind.networks), self.model.family

@@ -26,6 +26,7 @@ from trainwright.spec.sections.model_parts import (
     ScalesSection,
     VariantSection,
 )
+from trainwright.spec.sections.weights.width import FAMILIES, MupSection
 
 
 def _nearest_divisor(width: int, heads: int) -> int:
@@ -80,6 +81,9 @@ class ModelSection(Section):
         default_factory=VariantSection, description="what this network has otherwise than its family"
     )
     dropout: DropoutSection = Field(default_factory=DropoutSection, description="dropout in training")
+    mup: MupSection | None = Field(
+        None, description="rates and first weights that were found at another width and follow it; null: as written"
+    )
     init_from: str | None = Field(
         None, description="start from the weights of this checkpoint, trained model or Hugging Face directory"
     )
@@ -90,7 +94,7 @@ class ModelSection(Section):
             near = _nearest_divisor(self.width, self.heads)
             what = f"width ({self.width}) is not divisible by heads ({self.heads})"
             raise ValueError(f"{what}; nearest that does: heads={near}, or set head_size")
-        if problem := self._image_problem():
+        if problem := self._image_problem() or self._mup_problem():
             raise ValueError(problem)
         # How many classes there are the task says.
         if problems := replace(spec := self.spec(vocabulary=1), classes=int(spec.sees_images)).problems():
@@ -112,6 +116,21 @@ class ModelSection(Section):
         if "context_tokens" in self.model_fields_set and self.context_tokens != tokens:
             return f"context_tokens ({self.context_tokens}) is not the {tokens} tokens of an image: leave it out"
         return None
+
+    def _mup_problem(self) -> str | None:
+        """Returns why rates of another width do not hold for this network, or None."""
+        if self.mup is None:
+            return None
+        if self.family not in FAMILIES:
+            return f"mup is for {', '.join(FAMILIES)}, not {self.family}: leave it out and find rates at this width"
+        if self.init_from is not None:
+            return "mup is for weights that begin at random, and init_from has begun them: leave one of them out"
+        return None
+
+    @property
+    def width_ratio(self) -> float:
+        """Returns how many times as wide it is as the network that its rates are of."""
+        return 1.0 if self.mup is None else self.mup.ratio(self.width)
 
     @property
     def loaded(self) -> Family:
@@ -157,7 +176,8 @@ class ModelSection(Section):
         scales = {name: scale for name, scale in self.scales.model_dump().items() if scale is not None}
         window = spec.window_tokens if self.window_tokens is None else self.window_tokens
         varied = self.variant.fields(layers=spec.blocks)
-        return replace(spec, scales=replace(spec.scales, **scales), window_tokens=window, **varied)
+        shape = replace(spec, scales=replace(spec.scales, **scales), window_tokens=window, **varied)
+        return shape if self.mup is None else self.mup.widened(shape)
 
     def _parts(self, family: Family) -> dict[str, Any]:
         """Returns the family's own fields, and experts and latent attention, which it has or has not.

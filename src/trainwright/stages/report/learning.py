@@ -22,6 +22,7 @@ RATES = {
     "train/lr": "AdamW",
     "train/muon_lr": "Muon, the blocks' matrices",
     "train/embedding_lr": "AdamW, embeddings",
+    "train/matrix_lr": "blocks' matrices",
 }
 """Learning rates by metric; training logs those that its optimizer has."""
 

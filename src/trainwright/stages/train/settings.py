@@ -33,6 +33,8 @@ class Settings(Execution):
     result_weights: ResultWeights = "trained"
     rate_factor: float = 1.0
     """What peak rates of the recipe are multiplied by, for they were found at another batch."""
+    width_ratio: float = 1.0
+    """How many times as wide the network is as the one that the recipe's rates were found at."""
     offload: bool = False
     """The optimizer's state is in host memory, and the host updates."""
     peak_flops_per_s: float | None
@@ -63,6 +65,11 @@ class Settings(Execution):
             )
         if self.rate_factor != 1.0:
             notes.append(f"peak rates are {self.rate_factor:.4g} times the recipe's: they follow the batch")
+        if self.width_ratio != 1.0:
+            notes.append(
+                f"the network is {self.width_ratio:.4g} times as wide as that of the recipe's rates (muP): the rate of "
+                "its blocks' matrices, the variance that they begin with and logits are divided by that"
+            )
         if self.result_weights == "averaged":
             notes.append("validation and the result are of averaged weights, losses of training of the trained ones")
         return notes

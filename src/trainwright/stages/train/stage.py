@@ -43,6 +43,7 @@ from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
 TERMS = "trainwright.model.regularisation.terms:add_terms"
+WIDTH = "trainwright.model.parts.width:follow_width"
 METHOD = "trainwright.stages.train.weights.method:apply"
 BASE = "trainwright.stages.train.base:begin_with"
 REFERENCE = "trainwright.stages.train.weights.reference:refer"
@@ -140,7 +141,7 @@ def trainer_of(
     notes = [f"a new head for {new_head}"] if new_head else []
     if recipe.train.loss != PLAIN:
         notes += load(TERMS, kind="loss")(network, recipe.train.loss)
-    if recipe.train.optimizer.groups:
+    if recipe.train.optimizer.groups or recipe.model.width_ratio != 1:
         notes += lines(assigned(network, recipe.train.optimizer))
     if settings.precision == "fp8":
         load(FLOAT8, kind="precision")(network)
@@ -205,6 +206,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         average_from=average_start(recipe, facts),
         result_weights=recipe.train.result_weights,
         rate_factor=recipe.train.rate_factor,
+        width_ratio=recipe.model.width_ratio,
         epoch_tokens=recipe.epoch_tokens(tokens=split.tokens, documents=split.documents),
         sequence_tokens=workload.sequence_tokens,
         batch_sequences=workload.batch_sequences,
@@ -253,6 +255,8 @@ def make_network(
         new_head: str | None = None
     else:
         new_head = load(BASE, kind="base")(network, recipe, tokenizer, base)
+    if recipe.model.mup is not None:
+        load(WIDTH, kind="width")(network, recipe.model.width_ratio, first=base is None)
     if recipe.train.method != WHOLE:
         load(METHOD, kind="method")(network, recipe, base)
     return network, new_head

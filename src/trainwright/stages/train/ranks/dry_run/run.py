@@ -121,9 +121,9 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
 
 
 def _groups(asked: Question) -> tuple[ParameterGroup, ...]:
-    """Returns who gets what of the recipe's groups; none where it has none."""
+    """Returns who gets what of the recipe's groups and of its width; none where it has none."""
     section = asked.recipe.train.optimizer
-    if not section.groups:
+    if not section.groups and asked.recipe.model.width_ratio == 1:
         return ()
     with FakeTensorMode():
         return tuple(assigned(_network(asked), section))
@@ -180,13 +180,15 @@ def _member(parallel: ParallelPlan, place: int) -> Iterator[Mesh]:
 def _network(asked: Question) -> Network:
     """Returns the whole network."""
     model, work = asked.run.transformer, asked.run.workload
-    return build_network(
+    network = build_network(
         model,
         dtype=DTYPES[work.precision],
         recompute=work.recompute,
         recomputed=recomputed_blocks(work.recompute_budget, model.layers) if work.recompute_budget else None,
         kernels=asked.run.kernels,
     )
+    network.width_ratio = asked.recipe.model.width_ratio
+    return network
 
 
 def _names(asked: Question, place: int) -> tuple[str, ...]:
