@@ -99,6 +99,8 @@ class ModelSection(Section):
         # How many classes there are the task says.
         if problems := replace(spec := self.spec(vocabulary=1), classes=int(spec.sees_images)).problems():
             raise ValueError("; ".join(problems))
+        if self.variant.norm_bias is not None and spec.norm != "layernorm":
+            raise ValueError(f"variant.norm_bias is for norm: layernorm, and this network's is {spec.norm}: drop it")
         # An image has as many tokens as it has, whatever text could have.
         object.__setattr__(self, "context_tokens", spec.context_tokens)
         return self

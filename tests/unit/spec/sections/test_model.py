@@ -174,3 +174,11 @@ def test_weights_of_balance_losses_are_no_part_of_the_body():
     )
     assert one.body_differences(other) == ()
     assert one.body_differences(third) == ("experts",)
+
+
+def test_a_bias_of_norms_that_have_none_is_refused():
+    shape = {"layers": 1, "width": 16, "heads": 2}
+    with pytest.raises(ValueError, match="norm_bias is for norm: layernorm, and this network's is rmsnorm"):
+        ModelSection.model_validate(shape | {"variant": {"norm_bias": False}})
+    variant = {"norm": "layernorm", "norm_bias": False}
+    assert not ModelSection.model_validate(shape | {"variant": variant}).spec(vocabulary=8).norm_bias

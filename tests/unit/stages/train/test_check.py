@@ -129,5 +129,6 @@ def test_what_preferences_measure_depends_on_their_loss(tmp_path) -> None:
     assert line.startswith(
         "train.exec.best_by: preference measures nothing of this name (seen 'kl', expected one of loss,"
     )
-    (line,) = of(tmp_path, *PREFERS, "train.loss.label_smoothing=0.1")
-    assert line.startswith("train.loss.label_smoothing: the loss of preference is no cross-entropy")
+    for key in ("label_smoothing", "z_weight"):
+        (line,) = of(tmp_path, *PREFERS, f"train.loss.{key}=0.1")
+        assert line.startswith(f"train.loss.{key}: the loss of preference is no cross-entropy")
