@@ -22,6 +22,7 @@ from trainwright.stages.data.corpus.head import broken_record, unusable_source
 from trainwright.stages.data.corpus.remote import check_protocol, is_url
 from trainwright.stages.data.sources import source_of
 
+TEMPLATE = "data.chat.template"
 TEMPLATE_OF = "trainwright.stages.data.chats.phase:template_of"
 
 
@@ -43,7 +44,11 @@ def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
 def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[TrainwrightError, ...]:
     """Returns the problems of the recipe's data section; ``tokenizer`` is for checks that count tokens."""
     del tokenizer
-    return problems(recipe.data)
+    found, base = problems(recipe.data), recipe.model.init_from
+    if base is None or recipe.data.chat.template is not None or Path(base).expanduser().exists():
+        return found
+    # A template that is left out is the base's, and that the base is not there is said under its own key.
+    return tuple(problem for problem in found if str(problem.where) != TEMPLATE)
 
 
 def _sources(section: DataSection) -> Iterator[TrainwrightError]:

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from trainwright.stages.data.check import problems
+from trainwright.spec.recipe import Recipe
+from trainwright.stages.data.check import problems, recipe_problems
 from trainwright.testing.artifacts import train_tokenizer
 
 
@@ -156,3 +157,15 @@ def test_nothing_heavy_is_imported(folder):
         "print([m for m in ('numpy', 'torch', 'pyarrow', 'fsspec', 'tokenizers', 'gigatoken') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_where_the_base_is_missing_its_template_is_not_asked_for(tmp_path):
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' * 3)
+    model = {"layers": 1, "width": 16, "heads": 2, "init_from": str(tmp_path / "base")}
+    data = {"sources": [{"kind": "chats", "paths": [str(chats)]}]}
+    recipe = Recipe.model_validate({"name": "chat", "model": model, "data": data, "task": {"name": "chat"}})
+    assert recipe_problems(recipe, None) == (), "the training names the base"
+    (tmp_path / "base").mkdir()
+    (problem,) = recipe_problems(recipe, None)
+    assert problem.where == "data.chat.template", "a base that is there may lack one"
