@@ -30,7 +30,7 @@ def test_show_names_the_snapshot_and_what_is_unknown(capsys):
     assert main(["catalog", "show"]) == 0
     out, err = capsys.readouterr()
     row = next(line for line in out.splitlines() if line.startswith("published"))
-    assert row.split()[1] == "2026-11-24"
+    assert row.split()[1] == "2026-11-29"
     assert "today" not in row and int(row.split()[-3]) > 50  # without a date
     assert row.endswith("packaged")
     assert "no price known: Alibaba Cloud, Cudo" in out
@@ -64,7 +64,7 @@ def test_without_a_network_the_packaged_prices_stay_and_one_line_says_so(capsys,
     assert out == ""
     assert len(err.splitlines()) == 1
     assert "no prices were fetched" in err
-    assert "those of 2026-11-24 stay in use" in err
+    assert "those of 2026-11-29 stay in use" in err
 
 
 def test_one_list_of_several_may_fail(capsys, aws, tmp_path):

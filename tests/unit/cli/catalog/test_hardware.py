@@ -42,7 +42,7 @@ def test_every_number_that_is_shown_has_a_source(capsys):
     assert [line.split()[0] for line in bare] == ["fp4"]
     known = {line.split()[0] for line in lines[end + 1 :]}
     assert {f"[{line.rsplit('[', 1)[1]}" for line in facts} == known
-    dated = ("; 2026-11-20", "vms.csv@", "derived: ", "default: ")
+    dated = ("; 2026-11-20", "vms.csv@", "json@2026-11-", "derived: ", "default: ")
     assert all(any(mark in line for mark in dated) for line in lines[end + 1 :])
 
 
@@ -112,7 +112,7 @@ def test_show_keeps_to_the_cheapest_of_each_provider(capsys):
     out, err = capsys.readouterr()
     rows = [line.split()[:3] for line in out.splitlines() if line.strip().startswith("$")]
     assert rows.count(["$6.88", "on-demand", "AWS"]) == 1
-    assert "all 26: hardware prices --device h100-sxm" in err and "newer ones: trainwright catalog update" in err
+    assert "all 27: hardware prices --device h100-sxm" in err and "newer ones: trainwright catalog update" in err
 
 
 def test_prices_are_listed_with_region_age_and_source(capsys):

@@ -246,7 +246,7 @@ def test_a_price_may_be_given_by_device(capsys):
             ["8xh100", "--price-kind", "reserved"],
             "the lists have no believable reserved price of h100-sxm; trainwright",
         ),
-        (["8xa100-80gb", "--cloud", "aws"], "the lists have no believable on-demand price of a100-sxm-80gb at AWS; "),
+        (["8xmi300x", "--cloud", "aws"], "the lists have no believable on-demand price of mi300x at AWS; "),
     ],
 )
 def test_the_second_line_says_why_no_price_is_known(capsys, asked, reason):

@@ -48,7 +48,7 @@ def test_the_folder_follows_xdg(monkeypatch):
 
 def test_the_packaged_list_has_a_date_and_is_never_the_users():
     (found,) = snapshot.packaged()
-    assert found.recorded == "2026-11-24"
+    assert found.recorded == "2026-11-29"
     assert found.path is None
     assert len(found.rows) > 50
     # Most rows name a commit of another repository; the list was collected on a day that says nothing of theirs.

@@ -25,7 +25,7 @@ def test_a_device_that_is_this_machines_alone_is_in_no_list():
     ("on", "kind", "where", "reason"),
     [
         ("8xh100", "reserved", {}, "no believable reserved price of h100-sxm; "),
-        ("8xa100-80gb", "on_demand", {"clouds": ("aws",)}, "no believable on-demand price of a100-sxm-80gb at AWS; "),
+        ("8xmi300x", "on_demand", {"clouds": ("aws",)}, "no believable on-demand price of mi300x at AWS; "),
         ("8xa100-80gb", "on_demand", {"clouds": ("aliyun",)}, "a100-sxm-80gb at Alibaba Cloud; "),
         ("8xh100", "reserved", {"clouds": ("aws", "gcp"), "regions": ("eu",)}, "h100-sxm at AWS or GCP in eu; "),
     ],
