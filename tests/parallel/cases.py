@@ -42,8 +42,8 @@ class Case:
     chats: bool = False
     preference: str = ""
     """Pairs of answers with the loss dpo or orpo, or none."""
-    many: bool = False
-    """Several labels of a document."""
+    whole: str = ""
+    """Of a document: many labels, or its number with the loss mse or mae."""
     terms: bool = False
     """Of ``train.loss``: label smoothing, z-loss, L1 and L2."""
     recompute: Recompute = "none"
@@ -77,13 +77,11 @@ class Case:
         layout = ",".join(f"{axis}={size}" for axis, size in self.layout.items())
         words = [layout, self.family, self.dtype, f"micro={self.micro_batch}", self.optimizer]
         words += [f"{name}={value}" for name, value in self.model.items()]
-        words += [f"pad={self.pad_vocabulary}"] * (self.pad_vocabulary > 1)
-        words += [f"recompute={self.recompute}"] * (self.recompute != "none")
-        words += [f"attention={self.attention}"] * (self.attention != "auto")
-        words += [word for word in (self.adapter, self.preference) if word]
-        words += [f"reduce={self.reduce}"] * (self.reduce != "fp32")
-        flags = ("documents", "ragged", "dropout", "chats", "many", "terms")
-        return " ".join([*words, *(name for name in flags if getattr(self, name))])
+        usual = {"pad_vocabulary": 1, "recompute": "none", "attention": "auto", "reduce": "fp32"}
+        words += [f"{key}={getattr(self, key)}" for key, value in usual.items() if getattr(self, key) != value]
+        words += [word for word in (self.adapter, self.preference, self.whole) if word]
+        words += [name for name in ("documents", "ragged", "dropout", "chats", "terms") if getattr(self, name)]
+        return " ".join(words)
 
 
 DATA_LAYOUTS = (
@@ -202,9 +200,11 @@ PREFERRED = (
     Case(layout={"dp_shard": 2}, preference="dpo", dropout=True, recompute="full", micro_batch=1),
     Case(layout={"tp": 2}, preference="dpo", pad_vocabulary=16),
     Case(layout={"tp": 2, "dp_shard": 2}, family="gpt2", preference="orpo", dropout=True),
-    Case(layout={"dp_shard": 2}, many=True, dropout=True, micro_batch=1),
-    Case(layout={"tp": 2}, many=True),
-    Case(layout={"cp": 2}, family="gpt2", many=True),
+    Case(layout={"dp_shard": 2}, whole="many", dropout=True, micro_batch=1),
+    Case(layout={"tp": 2}, whole="many"),
+    Case(layout={"dp_shard": 2}, family="bert", whole="mse", dropout=True, micro_batch=1),
+    Case(layout={"cp": 2}, family="gpt2", whole="many"),
+    Case(layout={"cp": 2}, whole="mae"),
 )
 """Losses that are no sums over tokens: of two answers in a sequence, whose pairs are not equally many; of labels."""
 

@@ -32,6 +32,7 @@ from trainwright.model.precision.loss_scale import LossScale
 from trainwright.model.regularisation.terms import add_terms
 from trainwright.model.tasks.chat import Chat
 from trainwright.model.tasks.documents.classify_many import ClassifyMany
+from trainwright.model.tasks.documents.regress import Regress
 from trainwright.model.tasks.masked import Gaps, Masked
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.preferences.preference import Preference
@@ -42,6 +43,7 @@ from trainwright.runtime.norms import local
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.parts.adaptation import LowRank
 from trainwright.spec.parts.dropout import Dropout
+from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.task import PreferenceSection
 from trainwright.spec.sections.train import LossScaleSection
@@ -107,8 +109,8 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
     shape = spec(case.family)
     generator = torch.Generator().manual_seed(step)
     tokens = torch.randint(2, shape.vocabulary, (SEQUENCES, SEQUENCE_TOKENS + 1), generator=generator)
-    if case.chats or case.preference or case.many:
-        made = chats_of if case.chats else documents_of if case.many else pairs_of
+    if case.chats or case.preference or case.whole:
+        made = chats_of if case.chats else documents_of if case.whole else pairs_of
         return made(tokens, generator) | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
     if case.documents:
         tokens[::2, 5] = tokens[:, 11] = END_OF_TEXT
@@ -124,10 +126,11 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
 
 
 def documents_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-    """Documents of different lengths, each with some of three labels."""
+    """Documents of different lengths, each with some of three labels and a number."""
     last = torch.randint(0, SEQUENCE_TOKENS, (SEQUENCES,), generator=generator)
     has = (torch.rand((SEQUENCES, LABELS), generator=generator) < 0.4).float()
-    return {"tokens": tokens[:, :-1].clone(), "last": last, "has": has}
+    number = torch.randn(SEQUENCES, generator=generator)
+    return {"tokens": tokens[:, :-1].clone(), "last": last, "has": has, "number": number}
 
 
 def chats_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -179,7 +182,8 @@ class Training:
     def __init__(self, case: Case, world: World) -> None:
         self.world, self.case = world, case
         dtype = DTYPES[case.dtype]
-        head = {"classes": LABELS, "language_head": False, "tied": False} if case.many else {}
+        outputs = LABELS if case.whole == "many" else 1
+        head = {"classes": outputs, "language_head": False, "tied": False} if case.whole else {}
         shape = spec(case.family, **case.model, **head, dropout=DROPOUT if case.dropout else Dropout())
         kept = torch.promote_types(dtype, torch.float32)
         kernels = KernelChoice(reduce=case.reduce, pad_vocabulary=case.pad_vocabulary, attention=case.attention)
@@ -202,9 +206,11 @@ class Training:
             task = Masked(sequence_tokens=SEQUENCE_TOKENS, gaps=GAPS, end_of_text=apart)
         if case.chats:
             task = Chat(sequence_tokens=SEQUENCE_TOKENS)
-        if case.many:
-            has = np.zeros((0, LABELS), np.float32)
-            task = ClassifyMany(sequence_tokens=SEQUENCE_TOKENS, padding=0, labels=("a", "b", "c"), has=has)
+        form = {"sequence_tokens": SEQUENCE_TOKENS, "padding": 0, "frame": (0, 0) if shape.kind == "encoder" else None}
+        if case.whole == "many":
+            task = ClassifyMany(labels=("a", "b", "c"), has=np.zeros((0, LABELS), np.float32), **form)
+        elif case.whole:
+            task = Regress(scale=TargetScale(mean=0.0, std=1.0), error=case.whole, **form)
         if case.preference:
             how = PreferenceSection(name="preference", loss=case.preference, beta=0.5)
             task = Preference(sequence_tokens=SEQUENCE_TOKENS, how=how)

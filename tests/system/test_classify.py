@@ -145,3 +145,35 @@ def test_several_labels_are_told_from_recipe_to_report(project_of, tmp_path) -> 
     (report,) = project.artifact("report").glob("*.html")
     page = report.read_text()
     assert "Precision over recall, all labels together" in page and "subset accuracy" in page.lower()
+
+
+WORTH = {"good": 2, "fine": 1, "dull": -1, "bad": -2}
+
+
+def test_a_number_is_told_from_recipe_to_report(project_of, tmp_path) -> None:
+    dice, lines = random.Random(1), ['{"text": "spoilt", "y": NaN}\n']
+    for number in range(600):
+        words, telling = dice.choices(["the", "film", "was"], k=dice.randint(4, 9)), dice.choice(list(WORTH))
+        words.insert(dice.randrange(len(words)), telling)
+        lines.append(json.dumps({"text": f"{' '.join(words)} {number}", "y": 50 + 5 * WORTH[telling]}) + "\n")
+    (tmp_path / "reviews.jsonl").write_text("".join(lines))
+    recipe, text = tmp_path / "stars.yaml", RECIPE % (tmp_path / "reviews.jsonl")
+    text = text.replace("classify, labels: [negative, positive]", "regress").replace("label_key: label", "label_key: y")
+    recipe.write_text(text)
+    project = project_of(recipe=recipe, workspace=tmp_path / "runs")
+    refused = project.call("run")
+    assert refused.returncode == 2 and "the task regress needs label_kind: number" in refused.stderr
+    recipe.write_text(text.replace("label_key: y", "label_key: y, label_kind: number"))
+    done = project.call("run")
+    assert done.returncode == 0, done.stderr
+    assert "skipped 1 broken record: 'y' is not a finite number (reviews.jsonl:1)" in done.stderr
+    test = json.loads((project.artifact("evaluate") / "evaluation.json").read_text())["splits"]["test"]
+    measured = {name: metric["value"] for name, metric in test["metrics"].items()}
+    assert measured["r2"] > 0.8 and measured["mae"] < 4
+    scale = json.loads((project.artifact("train") / "target_scale.json").read_text())
+    assert measured["mse"] == pytest.approx(measured["loss"] * scale["std"] ** 2, rel=1e-5)
+    config = json.loads((project.artifact("export") / "huggingface" / "config.json").read_text())
+    assert (config["target_mean"], config["target_std"]) == (scale["mean"], scale["std"])
+    (report,) = project.artifact("report").glob("*.html")
+    page = report.read_text()
+    assert "Predicted over true number" in page and "without error" in page and "scaled error" in page

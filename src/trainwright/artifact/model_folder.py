@@ -12,6 +12,7 @@ from trainwright.core.records import from_json
 from trainwright.spec.families.family import huggingface_form
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.adaptation import Adaptation
+from trainwright.spec.parts.targets import TargetScale
 
 SHAPE_FILE, HUGGINGFACE = "model.json", "config.json"
 """One of them is in every directory with a model; ours is read where both are."""
@@ -22,9 +23,11 @@ CHAT_TEMPLATE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
 """How a model that was tuned on chats reads them, beside its tokenizer; in Hugging Face's form."""
 IMAGE_PROCESSOR = "preprocessor_config.json"
 """How a picture becomes the input of a model that sees images, which has no tokenizer; in Hugging Face's form."""
-MODEL_FILES = (SHAPE_FILE, WEIGHTS, TOKENIZER, ADAPTERS, CHAT_TEMPLATE, TOKENIZER_CONFIG, IMAGE_PROCESSOR)
+TARGET_SCALE = "target_scale.json"
+"""In what a model tells numbers (``TargetScale``)."""
+MODEL_FILES = (SHAPE_FILE, WEIGHTS, TOKENIZER, ADAPTERS, CHAT_TEMPLATE, TOKENIZER_CONFIG, IMAGE_PROCESSOR, TARGET_SCALE)
 """What a trained model is, in its folder: shape, weights and tokenizer are in each that reads text, an image processor
-in each that sees images, the others where it has adapters or chats."""
+in each that sees images, the others where it has adapters or chats, or tells numbers."""
 INDEX = f"{WEIGHTS}.index.json"
 BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|attn\.(masked_)?bias|position_ids)$")
 """Tables that older versions of transformers stored beside the weights: rotary frequencies, masks, positions."""
@@ -59,6 +62,12 @@ def read_adaptation(directory: Path) -> Adaptation:
     """Returns what the adapters in a directory stand beside. Raises a DataError where the file cannot be read."""
     path = directory / ADAPTERS
     return from_json(Adaptation, read_object(path), where=str(path))
+
+
+def read_target_scale(directory: Path) -> TargetScale:
+    """Returns in what the model in a directory tells numbers. Raises a DataError where the file cannot be read."""
+    path = directory / TARGET_SCALE
+    return from_json(TargetScale, read_object(path), where=str(path))
 
 
 def weight_files(directory: Path) -> list[Path]:

@@ -36,18 +36,19 @@ def write_shard(
     tokens: Sequence[Tokens],
     ends: NDArray[np.uint64],
     text_bytes: NDArray[np.uint64],
-    labels: NDArray[np.uint16] | None = None,
+    labels: NDArray[np.uint16] | NDArray[np.float64] | None = None,
     *,
     answers: Sequence[NDArray[np.bool_]] | None = None,
 ) -> None:
-    """Write ``<stem>.tokens``, ``<stem>.labels``, ``<stem>.answers`` and ``<stem>.index`` atomically, the index last.
+    """Write ``<stem>.tokens``, what stands beside tokens and documents, and ``<stem>.index`` atomically, that last.
 
     Args:
         stem: path without a suffix.
         tokens: pieces of the id stream, in order, already of the dataset's type.
         ends: for each document the position just after its end-of-text id.
         text_bytes: for each document the UTF-8 bytes of its text.
-        labels: for each document the number of its label; None where documents have none.
+        labels: for each document the number of its label (``<stem>.labels``), or the number that it has itself
+            (``<stem>.numbers``); None where documents have none.
         answers: pieces of a flag for each id, whether it belongs to an answer; None where documents are no chats.
 
     Raises:
@@ -57,7 +58,8 @@ def write_shard(
     with writing(path):
         write_atomically(path, *(np.ascontiguousarray(piece).data for piece in tokens))
         if labels is not None:
-            write_atomically(stem.with_name(stem.name + ".labels"), labels.astype("<u2").tobytes())
+            suffix, stored = (".numbers", "<f8") if labels.dtype == np.float64 else (".labels", "<u2")
+            write_atomically(stem.with_name(stem.name + suffix), labels.astype(stored).tobytes())
         if answers is not None:
             flags = np.concatenate([np.empty(0, np.bool_), *answers])
             write_atomically(stem.with_name(stem.name + ".answers"), np.packbits(flags, bitorder="little").tobytes())
@@ -69,6 +71,8 @@ def write_shard(
 class Shard:
     """The files of one shard. ``ends``, ``text_bytes`` and ``labels`` have the shape ``[documents]``.
 
+    So have ``numbers``, where documents have numbers themselves.
+
     ``answers`` has a bit for each token, eight in a byte, the lowest first.
     """
 
@@ -77,10 +81,13 @@ class Shard:
     ends: NDArray[np.uint64]
     text_bytes: NDArray[np.uint64]
     labels: NDArray[np.uint16] | None = None
+    numbers: NDArray[np.float64] | None = None
     answers: NDArray[np.uint8] | None = None
 
 
-def open_shard(stem: Path, dtype: np.dtype[Any], *, labelled: bool = False, answered: bool = False) -> Shard:
+def open_shard(
+    stem: Path, dtype: np.dtype[Any], *, labelled: bool = False, numbered: bool = False, answered: bool = False
+) -> Shard:
     """Map a shard and check that its files agree.
 
     Raises:
@@ -110,13 +117,21 @@ def open_shard(stem: Path, dtype: np.dtype[Any], *, labelled: bool = False, answ
         )
     tokens = np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
     labels = _read_labels(stem.with_name(stem.name + ".labels"), len(ends)) if labelled else None
+    numbers = _read_numbers(stem.with_name(stem.name + ".numbers"), len(ends)) if numbered else None
     answers = _read_answers(stem.with_name(stem.name + ".answers"), expected) if answered else None
-    return Shard(path=path, tokens=tokens, ends=ends, text_bytes=text_bytes, labels=labels, answers=answers)
+    return Shard(
+        path=path, tokens=tokens, ends=ends, text_bytes=text_bytes, labels=labels, numbers=numbers, answers=answers
+    )
 
 
 def _read_labels(path: Path, documents: int) -> NDArray[np.uint16]:
     _check_size(path, 2 * documents, "labels")
     return np.fromfile(path, "<u2")
+
+
+def _read_numbers(path: Path, documents: int) -> NDArray[np.float64]:
+    _check_size(path, 8 * documents, "numbers")
+    return np.fromfile(path, "<f8")
 
 
 def _read_answers(path: Path, tokens: int) -> NDArray[np.uint8]:

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.artifact.model_folder import IMAGE_PROCESSOR, TOKENIZER
+from trainwright.artifact.model_folder import IMAGE_PROCESSOR, TARGET_SCALE, TOKENIZER
 from trainwright.artifact.shard_files import PIXEL, Tokens, token_dtype, write_shard
 from trainwright.artifact.shards import DATASET, DOCUMENTS, FORMAT, IMAGES, LABEL_SETS, LABELLED, VALUES
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.core.records import to_json
 from trainwright.spec.parts.images import ImageForm
+from trainwright.spec.parts.targets import TargetScale
 
 SHARD_TOKENS = 1 << 29
 """A shard is closed by the document that reaches this many tokens (1 GiB of 16-bit ids)."""
@@ -75,7 +76,7 @@ class SplitWriter:
         self._pieces: list[Tokens] = []
         self._ends: list[NDArray[np.uint64]] = []
         self._bytes: list[NDArray[np.uint64]] = []
-        self._labels: list[NDArray[np.uint16]] = []
+        self._labels: list[NDArray[Any]] = []
         self._answers: list[NDArray[np.bool_]] = []
         self._tokens = 0
 
@@ -84,6 +85,14 @@ class SplitWriter:
         tokens = np.concatenate([np.asarray(ids).astype(self._dtype), self._end_of_text])
         labels = None if label is None else np.array([label], np.uint16)
         self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64), labels=labels)
+
+    def append_numbered(self, ids: NDArray[np.integer[Any]], number: float, *, text_bytes: int) -> None:
+        """Add one document that has a number; the end-of-text id is added here."""
+        tokens, numbers = (
+            np.concatenate([np.asarray(ids).astype(self._dtype), self._end_of_text]),
+            np.array([number], np.float64),
+        )
+        self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64), labels=numbers)
 
     def append_chat(self, ids: NDArray[np.integer[Any]], answers: NDArray[np.bool_], *, text_bytes: int) -> None:
         """Add one chat as its template gives it; ``answers`` flags the tokens that count."""
@@ -96,13 +105,13 @@ class SplitWriter:
         ends: NDArray[np.uint64],
         text_bytes: NDArray[np.uint64],
         *,
-        labels: NDArray[np.uint16] | None = None,
+        labels: NDArray[np.uint16] | NDArray[np.float64] | None = None,
         answers: NDArray[np.bool_] | None = None,
     ) -> None:
         """Add documents that already end with the end-of-text id; ``ends`` are positions in ``tokens``.
 
-        Either every document of a split has a label, or none has; so too for ``answers``, a flag for each token of
-        chats, which end as their template says.
+        Either every document of a split has a label (or a number, as float64), or none has; so too for ``answers``,
+        a flag for each token of chats, which end as their template says.
         """
         first = 0
         while first < len(ends):
@@ -151,12 +160,14 @@ def write_dataset(
     splits: Mapping[str, SplitEntry],
     labels: Sequence[str] = (),
     label_sets: Sequence[Sequence[int]] = (),
+    scale: TargetScale | None = None,
     kind: str = DOCUMENTS,
 ) -> None:
     """Write ``dataset.json``; ``splits`` are the entries that ``SplitWriter.close`` gave, ``labels`` their names.
 
     Where documents have sets of labels, ``label_sets`` has the numbers of the labels in each set. ``kind`` is that of
-    documents without labels: texts, chats or preferences.
+    documents without labels: texts, chats or preferences, or texts with numbers, whose ``scale`` stands in a file of
+    its own, which goes with a model.
     """
     record = {
         "format": FORMAT,
@@ -173,6 +184,8 @@ def write_dataset(
     elif kind != DOCUMENTS:
         record |= {"kind": kind}
     with writing(directory):
+        if scale is not None:
+            write_atomically(directory / TARGET_SCALE, json.dumps(to_json(scale), indent=1).encode() + b"\n")
         write_atomically(directory / DATASET, json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")
 
 

@@ -2,7 +2,8 @@
 
 A dataset directory holds ``dataset.json``, ``tokenizer.json`` and, for each split, ``<split>-NNNNN.tokens`` (ids and
 nothing else), ``<split>-NNNNN.index`` (where documents end, how many bytes of text each was) and, where documents have
-labels, ``<split>-NNNNN.labels``, where they are chats, ``<split>-NNNNN.answers``. The layout and its invariants are
+labels, ``<split>-NNNNN.labels``, where they have numbers, ``<split>-NNNNN.numbers``, where they are chats,
+``<split>-NNNNN.answers``. The layout and its invariants are
 written down in ``docs/formats/token-shards.md``.
 """
 
@@ -20,18 +21,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.artifact.model_folder import TOKENIZER
+from trainwright.artifact.model_folder import TARGET_SCALE, TOKENIZER, read_target_scale
 from trainwright.artifact.shard_files import PIXEL, REMAKE, Shard, Tokens, open_shard, token_dtype
 from trainwright.core.errors import DataError
 from trainwright.core.records import from_json
 from trainwright.core.spelling import counted
 from trainwright.spec.parts.images import ImageForm
+from trainwright.spec.parts.targets import TargetScale
 
 DATASET = "dataset.json"
 DOCUMENTS, LABELLED, CHATS, PREFERENCES = "documents", "documents-with-labels", "chats", "preferences"
-LABEL_SETS, IMAGES = "documents-with-label-sets", "images"
+LABEL_SETS, NUMBERS, IMAGES = "documents-with-label-sets", "documents-with-numbers", "images"
 """Kinds of datasets: texts, texts of which each has a label, chats, chats of which each has two last answers; texts of
-which each has any number of labels; images.
+which each has any number of labels, or a number; images.
 
 An image is a document whose tokens are the values of its pixels; each has a label."""
 VALUES = 256
@@ -117,6 +119,11 @@ class TokenSplit:
         """For each document the number of its label, or its set of them: shape ``[documents]``; where there are any."""
         return np.concatenate([np.empty(0, np.uint16), *(s.labels for s in self._shards if s.labels is not None)])
 
+    @cached_property
+    def document_numbers(self) -> NDArray[np.float64]:
+        """For each document the number that it has: shape ``[documents]``; where they have any."""
+        return np.concatenate([np.empty(0, np.float64), *(s.numbers for s in self._shards if s.numbers is not None)])
+
     def answers(self, start: int, stop: int) -> NDArray[np.bool_]:
         """For each position whether its token belongs to an answer: shape ``[stop - start]``; of chats alone.
 
@@ -172,6 +179,8 @@ class TokenDataset:
     """Names of the labels, by number; empty where documents have none."""
     label_sets: tuple[tuple[int, ...], ...] = ()
     """Of ``documents-with-label-sets`` the numbers of the labels in each set, by the set's number."""
+    scale: TargetScale | None = None
+    """Of ``documents-with-numbers`` in what they are learnt; None where no document is in the train split."""
     kind: str = DOCUMENTS
     """What a task may expect of the documents."""
     images: ImageForm | None = None
@@ -209,6 +218,7 @@ class TokenDataset:
                     vocabulary=vocabulary,
                     dtype=dtype,
                     labelled=bool(labels) or kind == LABEL_SETS,
+                    numbered=kind == NUMBERS,
                     answered=kind in ANSWERED,
                 )
                 for name, entry in record["splits"].items()
@@ -223,6 +233,7 @@ class TokenDataset:
                 tokenizer_path=path / (record["tokenizer"] if form is None else TOKENIZER),
                 labels=labels,
                 label_sets=tuple(map(tuple, record.get("label_sets", ()))),
+                scale=read_target_scale(path) if (path / TARGET_SCALE).is_file() else None,
                 kind=kind,
                 images=form,
             )
@@ -238,11 +249,14 @@ def _open_split(
     vocabulary: int,
     dtype: np.dtype[Any],
     labelled: bool,
+    numbered: bool,
     answered: bool,
 ) -> TokenSplit:
     shards = []
     for number, entry in enumerate(entries):
-        shard = open_shard(path / f"{name}-{number:05d}", dtype, labelled=labelled, answered=answered)
+        shard = open_shard(
+            path / f"{name}-{number:05d}", dtype, labelled=labelled, numbered=numbered, answered=answered
+        )
         seen = f"{counted(len(shard.tokens), 'token')}, {counted(len(shard.ends), 'document')}"
         expected = f"{counted(entry['tokens'], 'token')}, {counted(entry['documents'], 'document')}"
         if seen != expected:

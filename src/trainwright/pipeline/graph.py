@@ -13,7 +13,14 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.model_folder import CHAT_TEMPLATE, IMAGE_PROCESSOR, MODEL_FILES, TOKENIZER, TOKENIZER_CONFIG
+from trainwright.artifact.model_folder import (
+    CHAT_TEMPLATE,
+    IMAGE_PROCESSOR,
+    MODEL_FILES,
+    TARGET_SCALE,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+)
 from trainwright.artifact.store import Artifact, open_artifact
 from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
@@ -44,10 +51,12 @@ DATASET_FILES = (
     "*.tokens",
     "*.index",
     "*.labels",
+    "*.numbers",
     "*.answers",
     CHAT_TEMPLATE,
     TOKENIZER_CONFIG,
     IMAGE_PROCESSOR,
+    TARGET_SCALE,
 )
 
 InputFrom = str | Path

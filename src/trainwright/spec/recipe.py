@@ -32,7 +32,11 @@ from trainwright.spec.workload import TIMED_UPDATES, windows_per_epoch
 
 ANSWERED = ("chats", "preferences")
 """Kinds of datasets that say of each token whether it belongs to an answer."""
-LABEL_KINDS: Mapping[str, LabelKind] = {"documents-with-labels": "name", "documents-with-label-sets": "names"}
+LABEL_KINDS: Mapping[str, LabelKind] = {
+    "documents-with-labels": "name",
+    "documents-with-label-sets": "names",
+    "documents-with-numbers": "number",
+}
 """What a label of each kind of dataset with labels is."""
 GIVEN = (*ANSWERED, "images")
 """Kinds of datasets that sources of their own give."""
@@ -129,11 +133,11 @@ class Recipe(Section):
     def model_spec(self, *, vocabulary: int) -> ModelSpec:
         """Returns the network's shape for a tokenizer of ``vocabulary`` entries, with the head that the task needs."""
         spec = self.model.spec(vocabulary=vocabulary)
-        labels = self.task.labels
-        if not labels:
+        outputs, labels = self.task.outputs, self.task.labels or None
+        if not outputs:
             return spec
         pooler = spec.kind == "encoder"
-        return replace(spec, classes=len(labels), labels=labels, language_head=False, pooler=pooler)
+        return replace(spec, classes=outputs, labels=labels, language_head=False, pooler=pooler)
 
     @property
     def unmeasured(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.reading import PLAN
 from trainwright.artifact.shard_writer import SplitWriter, write_dataset
+from trainwright.artifact.shards import DOCUMENTS, NUMBERS
 from trainwright.artifact.store import Artifact
 from trainwright.artifact.workspace import Workspace
 from trainwright.core.records import to_json
@@ -19,6 +20,7 @@ from trainwright.planner.plan.workload import adapters_of
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.manifest import KINDS, Manifest
 from trainwright.spec.measures import MemoryUse, PhaseTimes
+from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.plan import Estimate, Interval, Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import ParallelPlan, Precision, Recompute, Workload
@@ -59,10 +61,12 @@ def make_dataset(
     *,
     vocabulary: int = 300,
     labels: Mapping[str, Sequence[str | tuple[str, ...]]] | None = None,
+    numbers: Mapping[str, Sequence[float]] | None = None,
 ) -> Artifact:
     """Returns a dataset artefact of these documents; the tokenizer is trained on the ``train`` split.
 
-    ``labels`` has for each split the label of each document, or the set of its labels as a tuple.
+    ``labels`` has for each split the label of each document, or the set of its labels as a tuple;
+    ``numbers`` the number of each.
     """
     workspace = Workspace(root)
     partial = workspace.draft("data", "0" * 64)
@@ -76,9 +80,13 @@ def make_dataset(
     assert end_id is not None
     for name, texts in splits.items():
         writer = SplitWriter(partial, name, vocabulary=size, end_of_text_id=end_id)
-        numbers = [None] * len(texts) if labels is None else [each.index(label) for label in labels[name]]
-        for text, number in zip(texts, numbers, strict=True):
-            writer.append(np.array(tokenizer.encode(text).ids), text_bytes=len(text.encode()), label=number)
+        which = [None] * len(texts) if labels is None else [each.index(label) for label in labels[name]]
+        for place, text in enumerate(texts):
+            ids, text_bytes = np.array(tokenizer.encode(text).ids), len(text.encode())
+            if numbers is None:
+                writer.append(ids, text_bytes=text_bytes, label=which[place])
+            else:
+                writer.append_numbered(ids, numbers[name][place], text_bytes=text_bytes)
         entries[name] = writer.close()
     write_dataset(
         partial,
@@ -88,6 +96,8 @@ def make_dataset(
         splits=entries,
         labels=names,
         label_sets=[[names.index(name) for name in label] for label in sets],
+        scale=None if numbers is None else TargetScale.of(numbers["train"]),
+        kind=DOCUMENTS if numbers is None else NUMBERS,
     )
     return workspace.commit(partial, manifest_of("data"))
 

@@ -17,7 +17,15 @@ from trainwright.artifact.checkpoint.index import AVERAGE, IndexedTensor
 from trainwright.artifact.checkpoint.numbers import FLOATS, as_numbers, as_stored
 from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.checkpoint.tensor_file import Bytes, TensorBytes, write_tensors
-from trainwright.artifact.model_folder import ADAPTERS, CHAT_TEMPLATE, SHAPE_FILE, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
+from trainwright.artifact.model_folder import (
+    ADAPTERS,
+    CHAT_TEMPLATE,
+    SHAPE_FILE,
+    TARGET_SCALE,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    WEIGHTS,
+)
 from trainwright.artifact.store import sync_directory, writing
 from trainwright.core.errors import DataError, MachineError, RecipeError
 from trainwright.core.fingerprint import file_digest
@@ -137,7 +145,7 @@ def _write_bundle(checkpoint: Path, folder: Path, tensors: Mapping[str, TensorBy
             unfinished.callback(shutil.rmtree, partial, ignore_errors=True)
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            for name in (SHAPE_FILE, TOKENIZER, ADAPTERS, CHAT_TEMPLATE, TOKENIZER_CONFIG):
+            for name in (SHAPE_FILE, TOKENIZER, ADAPTERS, CHAT_TEMPLATE, TOKENIZER_CONFIG, TARGET_SCALE):
                 if name in (SHAPE_FILE, TOKENIZER) or (checkpoint / name).is_file():
                     shutil.copyfile(checkpoint / name, partial / name)
             write_tensors(partial / WEIGHTS, tensors)

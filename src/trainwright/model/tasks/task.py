@@ -63,7 +63,8 @@ class Evaluation:
         details: tables that explain them, as JSON values; empty where they were not asked for. Shown are lists of
             objects (a row each), ``{"labels": [...], "counts": [[...]]}`` (a square), and ``{"title", "x", "y",
             "x_title", "y_title", "rows"}`` (a curve of two columns of its rows, without those that lack a number; over
-            a logarithmic axis where all x are above zero); other values stay in the file.
+            a logarithmic axis where all x are above zero; with ``"diagonal": True`` drawn as points beside the line
+            on which x and y are equal); other values stay in the file.
     """
 
     count: int

@@ -21,31 +21,39 @@ class TaskKind:
 
     Attributes:
         make: ``package.module:function`` of recipe and dataset that gives the ``Task`` (``model/tasks/task.py``).
-        needs: the kind of its dataset: documents, documents of which each has a label or a set of labels, chats,
-            preferences, or images.
+        needs: the kind of its dataset: documents, documents of which each has a label, a set of labels or a
+            number, chats, preferences, or images.
         reads: windows of the stream of tokens, or whole documents or images, each in a sequence of its own.
-        makes: what the head's outputs are: tokens of a text, what stood at its gaps, or the classes that
-            ``task.labels`` name.
+        makes: what the head's outputs are: tokens of a text, what stood at its gaps, the classes that
+            ``task.labels`` name, or one number.
         networks: the kinds of networks that can learn it.
         divides: its sequences may lie on several ranks (``cp``): the ``Task`` is one that ``DividesSequences``.
         pipelines: its network may lie on several ranks in stages (``pp``).
         smooths: its loss is the cross-entropy of the network's ``head_loss``, whose targets ``train.loss`` can change.
         measured: its batches cost one pass of the network forth and back, as plans count those of every task.
+        loss_unit: what its loss is in, summed over what it is averaged over.
         problem_type: what transformers calls the problem of its networks, where their outputs do not tell it.
         Section: the class of the keys of its own beside ``task.name``; it derives from ``TaskSection``.
     """
 
     make: str
     needs: Literal[
-        "documents", "documents-with-labels", "documents-with-label-sets", "chats", "preferences", "images"
+        "documents",
+        "documents-with-labels",
+        "documents-with-label-sets",
+        "documents-with-numbers",
+        "chats",
+        "preferences",
+        "images",
     ] = "documents"
     reads: Literal["windows", "documents"] = "windows"
-    makes: Literal["text", "gaps", "classes"] = "text"
+    makes: Literal["text", "gaps", "classes", "number"] = "text"
     networks: tuple[ModelKind, ...] = ("decoder", "encoder")
     divides: bool = False
     pipelines: bool = True
     smooths: bool = False
     measured: bool = False
+    loss_unit: str = "nats"
     problem_type: str | None = None
     Section: type[BaseModel] | None = None
     CODE: ClassVar[tuple[str, ...]] = ("make",)
@@ -77,6 +85,16 @@ TASKS: Mapping[str, TaskKind] = {
         divides=True,
         measured=True,
         problem_type="multi_label_classification",
+    ),
+    "regress": TaskKind(
+        make="trainwright.model.tasks.documents.regress:regress",
+        needs="documents-with-numbers",
+        reads="documents",
+        makes="number",
+        divides=True,
+        measured=True,
+        loss_unit="scaled error",
+        problem_type="regression",
     ),
     "chat": TaskKind(
         make="trainwright.model.tasks.chat:chat",
@@ -111,8 +129,8 @@ class TaskSection(Section):
 
     name: Annotated[str, TASK] = Field(
         "next-token",
-        description="predict the next token, fill gaps, classify documents (by one label or many) or images, answer "
-        "in chats, prefer answers",
+        description="predict the next token, fill gaps, classify documents (by one label or many) or images, tell a "
+        "number of a document, answer in chats, prefer answers",
     )
     labels: tuple[str, ...] = Field((), description="the classes in the head's order, for a task that has classes")
 
@@ -125,6 +143,11 @@ class TaskSection(Section):
         """
         kind: TaskKind = TASK.load(self.name)
         return kind
+
+    @property
+    def outputs(self) -> int:
+        """Returns how many outputs the head has that the task needs; 0: as many as the vocabulary."""
+        return 1 if self.kind.makes == "number" else len(self.labels)
 
     def check_labels(self, names: Iterable[str]) -> None:
         """Compares the labels of documents with ``labels``.
@@ -164,6 +187,14 @@ class ImageTaskSection(TaskSection):
     flip: bool = Field(False, description="mirror half of the images, left to right")
 
 
+class RegressSection(TaskSection):
+    """A number of each document."""
+
+    error: Literal["mse", "mae"] = Field(
+        "mse", description="of the loss: mse, squared; mae, absolute, which numbers that are far off pull less"
+    )
+
+
 class PreferenceSection(TaskSection):
     """Answers that are preferred over others become likelier than those."""
 
@@ -186,5 +217,9 @@ class PreferenceSection(TaskSection):
         return self
 
 
-TASK_KEYS: Mapping[str, type[TaskSection]] = {"classify-images": ImageTaskSection, "preference": PreferenceSection}
+TASK_KEYS: Mapping[str, type[TaskSection]] = {
+    "regress": RegressSection,
+    "classify-images": ImageTaskSection,
+    "preference": PreferenceSection,
+}
 """Tasks of ours that have keys of their own."""

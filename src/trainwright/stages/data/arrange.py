@@ -127,8 +127,8 @@ def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
 
 
 def _names(document: Document, kind: LabelKind) -> Sequence[str]:
-    """Returns the labels of a document: none, one, or those of its set."""
-    if document.label is None:
+    """Returns the labels of a document: none, one, or those of its set; a number is no label to count."""
+    if document.label is None or kind == "number":
         return ()
     return names_in([document.label]) if kind == "names" else (document.label,)
 

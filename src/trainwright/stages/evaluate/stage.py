@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from tokenizers import Tokenizer
 
 from trainwright.artifact.evaluation import FILE, FORMAT
 from trainwright.artifact.events import Events
-from trainwright.artifact.model_folder import MODEL_FILES, TOKENIZER
+from trainwright.artifact.model_folder import MODEL_FILES, TARGET_SCALE, TOKENIZER, read_target_scale
 from trainwright.artifact.reading import PLAN, read_plan
-from trainwright.artifact.shards import LABELLED, TokenDataset, TokenSplit
+from trainwright.artifact.shards import LABELLED, NUMBERS, TokenDataset, TokenSplit
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import Artifact, write_atomically
 from trainwright.core.errors import DataError, MissingPackage, RecipeError
@@ -50,7 +51,7 @@ def run(context: Context) -> StageResult:
     plan = read_plan(planned.file(PLAN))
     prepared.verify()
     trained.verify(MODEL_FILES)
-    dataset = TokenDataset.open(prepared.path)
+    dataset = _in_scale_of(trained, TokenDataset.open(prepared.path))
     splits: dict[str, TokenSplit] = {name: _split(dataset, name) for name in recipe.evaluate.splits}
     here = execution_of(plan, recipe.train.exec)
     with torch_settings(here):
@@ -90,6 +91,13 @@ def run(context: Context) -> StageResult:
         summary=headline,
         execution={"device": here.device.type, "threads": threads, "total_s": time.perf_counter() - started},
     )
+
+
+def _in_scale_of(trained: Artifact, dataset: TokenDataset) -> TokenDataset:
+    """Returns the dataset with its numbers in what the model tells them in, be it of another dataset."""
+    if dataset.kind != NUMBERS:
+        return dataset
+    return replace(dataset, scale=read_target_scale(trained.file(TARGET_SCALE).parent))
 
 
 def _comparison(

@@ -74,6 +74,16 @@ inputs = tokenizer("Once", return_tensors="pt", return_token_type_ids=False)
 odds = model(**inputs).logits[0]  # their logarithms: above 0 the document has the label
 print([label for number, label in model.config.id2label.items() if odds[number] > 0])
 ```"""
+_REGRESS = """\
+```python
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+model = AutoModelForSequenceClassification.from_pretrained("path/to/this/directory")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")
+inputs = tokenizer("Once", return_tensors="pt", return_token_type_ids=False)
+scaled = model(**inputs).logits.item()  # in standard deviations of the numbers that it was trained on
+print(scaled * model.config.target_std + model.config.target_mean)
+```"""
 _CLASSIFY_IMAGES = """\
 ```python
 from PIL import Image
@@ -108,6 +118,9 @@ checked for bias."""
 _CLASSIFY_MANY_LIMITS = """\
 The model says yes or no to each of its labels for any text, however unlike the texts it was trained on; its answers
 were not checked for bias."""
+_REGRESS_LIMITS = """\
+The model tells a number for any text, however unlike the texts it was trained on, and does not say how sure it is; its
+answers were not checked for bias."""
 _CLASSIFY_IMAGES_LIMITS = """\
 The model answers with one of its labels for any image, however unlike the images it was trained on; its answers were
 not checked for bias."""
@@ -127,7 +140,9 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
         pretrained: whether training began with the weights of another model.
         dtype: of the stored weights.
     """
-    split, said, many = recipe.data.split, _words(recipe, spec), recipe.task.kind.problem_type == MANY
+    split, said, kind = recipe.data.split, _words(recipe, spec), recipe.task.kind
+    unit = "image" if spec.sees_images else "document" if spec.classes else "token"
+    loss = f"{kind.loss_unit} per {'label' if kind.problem_type == MANY else unit}"
     equal = "were kept once" if recipe.data.dedup == "exact" else "were all kept"
     shares = f"{split.train:g} to train on, {split.validation:g} to validate on, {split.test:g} to test on"
     how = (
@@ -139,16 +154,14 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
         name=recipe.name,
         **said,
         origin="the weights of another model" if pretrained else "scratch",
-        table="\n".join(f"| {name} | {value} |" for name, value in _rows(spec, summary, dtype, many=many) if value),
+        table="\n".join(f"| {name} | {value} |" for name, value in _rows(spec, summary, dtype, loss=loss) if value),
         sources="\n".join(f"- {_source(source.model_dump(mode='json'))}" for source in recipe.data.sources),
         split=how,
     )
 
 
-def _rows(spec: ModelSpec, summary: Mapping[str, Any], dtype: str, *, many: bool) -> list[tuple[str, str]]:
+def _rows(spec: ModelSpec, summary: Mapping[str, Any], dtype: str, *, loss: str) -> list[tuple[str, str]]:
     """Returns the rows of the table by name; what is not known is empty."""
-    unit = "image" if spec.sees_images else "document" if spec.classes else "token"
-    unit = "label" if many else unit
     reads = [("vocabulary", f"{spec.vocabulary:,}"), ("context", f"{spec.context_tokens:,} tokens")]
     sees = [("image", f"{spec.image_size} x {spec.image_size} pixels, patches of {spec.patch_size}")]
     return [
@@ -159,7 +172,7 @@ def _rows(spec: ModelSpec, summary: Mapping[str, Any], dtype: str, *, many: bool
         *(sees if spec.sees_images else reads),
         ("weights stored in", dtype),
         ("trained on", _trained_on(summary, spec)),
-        ("validation loss", _number(summary.get("validation_loss"), f"nats per {unit}")),
+        ("validation loss", _number(summary.get("validation_loss"), loss)),
         ("validation accuracy", _number(summary.get("validation_accuracy") if spec.sees_images else None, "")),
         ("validation bits per byte", _number(summary.get("bits_per_byte"), "")),
     ]
@@ -176,6 +189,14 @@ def _words(recipe: Recipe, spec: ModelSpec) -> dict[str, str]:
             "kind": f"A vision transformer as a classifier of images ({labels})",
             "use": _CLASSIFY_IMAGES,
             "limits": _CLASSIFY_IMAGES_LIMITS + grey,
+        }
+    if recipe.task.kind.makes == "number":
+        network = "A decoder-only network" if spec.kind == "decoder" else "An encoder"
+        return {
+            "pipeline": "text-classification",
+            "kind": f"{network} that tells a number of a document",
+            "use": _REGRESS,
+            "limits": _REGRESS_LIMITS,
         }
     many = recipe.task.kind.problem_type == MANY
     writes, network = spec.writes_text, "A decoder-only" if spec.kind == "decoder" else "An encoder as a"

@@ -11,7 +11,13 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from trainwright.artifact.model_folder import IMAGE_PROCESSOR, TOKENIZER, TOKENIZER_CONFIG
+from trainwright.artifact.model_folder import (
+    IMAGE_PROCESSOR,
+    TARGET_SCALE,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    read_target_scale,
+)
 from trainwright.artifact.store import Artifact, write_atomically
 from trainwright.core.paths import read_object
 from trainwright.model import hf
@@ -22,6 +28,7 @@ from trainwright.model.conventions import read_chat_template, read_special_token
 from trainwright.model.network import Network
 from trainwright.model.tasks.masked import MASKS
 from trainwright.spec.families.family import huggingface_config
+from trainwright.spec.model import ModelSpec
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.export.card import model_card
 from trainwright.stages.export.exporter import Logits
@@ -58,8 +65,7 @@ class HuggingFace:
             form = huggingface_config(network.spec, where="export")
             extra["pad_token_id"] = form.get("pad_token_id", end_id)
         if network.spec.classes:
-            names = dict(enumerate(network.spec.labels or recipe.task.labels))
-            extra |= {"id2label": names, "label2id": {name: n for n, name in names.items()}}
+            extra |= _outputs(network.spec, recipe, trained)
         if recipe.task.kind.problem_type is not None:
             extra["problem_type"] = recipe.task.kind.problem_type
         settings: dict[str, Any] = {
@@ -99,6 +105,16 @@ def write_images(directory: Path, network: Network, *, recipe: Recipe, trained: 
     hf.write(directory, network.spec, dict(network.stored()), dtype=dtype, extra={})
     write_atomically(directory / IMAGE_PROCESSOR, trained.file(IMAGE_PROCESSOR).read_bytes())
     _write_card(directory, network, recipe=recipe, trained=trained)
+
+
+def _outputs(spec: ModelSpec, recipe: Recipe, trained: Artifact) -> dict[str, Any]:
+    """Returns what a head's outputs are called; of one that tells a number, in which scale it does."""
+    names = dict(enumerate(spec.labels or recipe.task.labels))
+    scaled: dict[str, Any] = {}
+    if recipe.task.kind.makes == "number":
+        names, scale = {0: "LABEL_0"}, read_target_scale(trained.file(TARGET_SCALE).parent)
+        scaled = {"target_mean": scale.mean, "target_std": scale.std}
+    return {"id2label": names, "label2id": {name: number for number, name in names.items()}} | scaled
 
 
 def _write_card(directory: Path, network: Network, *, recipe: Recipe, trained: Artifact) -> None:

@@ -18,7 +18,7 @@ from typing import Literal
 from trainwright.stages.report import scale
 from trainwright.stages.report.scale import Axis
 
-Form = Literal["line", "faint", "dashed", "dots"]
+Form = Literal["line", "faint", "dashed", "dots", "points"]
 Format = Callable[[float], str]
 
 CHARACTER_PX = 6.7
@@ -30,7 +30,7 @@ TICK_PX = 50.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """One line. A NaN is a gap; ``faint`` stays behind, ``dots`` marks each point as well."""
+    """One line. A NaN is a gap; ``faint`` stays behind, ``dots`` marks each point as well, ``points`` draws no line."""
 
     name: str
     xs: Sequence[float]
@@ -184,10 +184,10 @@ def _marks(series: Series, x: Axis, y: Axis) -> Iterator[str]:
         if not visible:
             continue
         places = [(x(a), y(b)) for a, b in run]
-        if len(places) > 1:
+        if len(places) > 1 and series.form != "points":
             path = "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
             yield f'<path class="stroke t{series.tone} {series.form}" d="M{path}"/>'
-        if series.form == "dots" or len(places) == 1:
+        if series.form in ("dots", "points") or len(places) == 1:
             yield from (f'<circle class="fill t{series.tone}" cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in places)
 
 

@@ -97,12 +97,23 @@ def _curves(splits: Mapping[str, Any]) -> Iterator[Figure]:
         points = {name: curve_points(curve) for name, curve in curves.items() if is_curve(curve)}
         if not any(points.values()):
             continue
+        first = curves[next(iter(points))]
+        apart = first.get("diagonal") is True
         series = [
-            Series(name=name, xs=[x for x, _ in pairs], ys=[y for _, y in pairs], tone=tone, form="dots")
+            Series(
+                name=name,
+                xs=[x for x, _ in pairs],
+                ys=[y for _, y in pairs],
+                tone=tone,
+                form="points" if apart else "dots",
+            )
             for tone, (name, pairs) in enumerate(points.items())
         ]
-        told = {part: curves[next(iter(points))][part] for part in ("title", "x_title", "y_title")}
-        above_zero = all(x > 0 for pairs in points.values() for x, _ in pairs)
+        told = {part: first[part] for part in ("title", "x_title", "y_title")}
+        above_zero = not apart and all(x > 0 for pairs in points.values() for x, _ in pairs)
+        if apart:
+            ends = [extreme(x for pairs in points.values() for x, _ in pairs) for extreme in (min, max)]
+            series.append(Series(name="without error", xs=ends, ys=ends, tone=PLAIN, form="dashed"))
         yield Figure(views=[("", Lines(**told, series=series, log_x=above_zero, height=220))])
 
 

@@ -24,6 +24,7 @@ METRICS = {
     "chat": ("loss", "perplexity"),
     "classify": ("loss", "accuracy", "macro_f1"),
     "classify-many": ("loss", "subset_accuracy", "micro_f1", "macro_f1", "roc_area", "pr_area"),
+    "regress": ("loss", "mse", "mae", "r2"),
     "classify-images": ("loss", "accuracy", "macro_f1", "calibration_error"),
     "preference": ("loss", "rewards/accuracies", "rewards/margins", "rewards/chosen", "rewards/rejected", "kl"),
 }

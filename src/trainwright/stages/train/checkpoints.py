@@ -33,6 +33,7 @@ from trainwright.artifact.model_folder import (
     CHAT_TEMPLATE,
     IMAGE_PROCESSOR,
     SHAPE_FILE,
+    TARGET_SCALE,
     TOKENIZER,
     TOKENIZER_CONFIG,
     WEIGHTS,
@@ -374,6 +375,6 @@ def _write_shape(directory: Path, network: Network, tokenizer: Path) -> None:
         write_atomically(directory / ADAPTERS, record.encode() + b"\n")
     if not network.spec.sees_images:
         shutil.copyfile(tokenizer, directory / TOKENIZER)
-    for name in (CHAT_TEMPLATE, TOKENIZER_CONFIG, IMAGE_PROCESSOR):
+    for name in (CHAT_TEMPLATE, TOKENIZER_CONFIG, IMAGE_PROCESSOR, TARGET_SCALE):
         if (tokenizer.parent / name).is_file():
             shutil.copyfile(tokenizer.parent / name, directory / name)

@@ -53,7 +53,7 @@ class TrainingMetrics:
         Args:
             events: where to report.
             board: where to report as well, or None.
-            unit: what losses are averaged over.
+            unit: of the mean loss.
             batch_tokens: tokens of one update.
             flops_per_token: model FLOPs of training on one token, forward and backward.
             peak_flops_per_s: dense matmul rate of all devices in the run's dtype; None where unknown: no MFU then.
@@ -105,7 +105,7 @@ class TrainingMetrics:
         of_steps = times.of_steps
         steps_per_s = count / of_steps.total_s
         speed = steps_per_s * self._batch_tokens
-        self.metric("train/loss", loss, step=step, unit=f"nats/{self._unit}")
+        self.metric("train/loss", loss, step=step, unit=self._unit)
         for name, rate in rates.items():
             self.metric(name, rate, step=step)
         self.metric("train/grad_norm", norm, step=step)

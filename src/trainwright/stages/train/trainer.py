@@ -154,7 +154,7 @@ class Trainer:
         metrics = TrainingMetrics(
             events,
             board,
-            unit=self.task.unit,
+            unit=f"{self.recipe.task.kind.loss_unit}/{self.task.unit}",
             batch_tokens=settings.batch_tokens,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,

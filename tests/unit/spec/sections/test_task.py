@@ -35,12 +35,13 @@ def recipe(task, *sources) -> Recipe:
         ({"labels": ["a", "b"]}, "labels go with a task that has classes"),
         ({"name": "classify"}, "at least 2 classes"),
         ({"name": "classify-many", "labels": ["a"]}, "at least 2 classes"),
+        ({"name": "regress", "labels": ["a", "b"]}, "labels go with a task that has classes"),
         ({"name": "classify", "labels": ["a"]}, "at least 2 classes"),
         ({"name": "classify", "labels": ["a", "a"]}, "must differ"),
         ({"name": "classify", "labels": ["a", ""]}, "none may be empty"),
         (
             {"name": "clasify", "labels": ["a", "b"]},
-            "'classify', 'classify-many', 'chat', 'classify-images', 'preference' or 'package.module:name'",
+            "'classify', 'classify-many', 'regress', 'chat', 'classify-images', 'preference' or 'package.module:name'",
         ),
     ],
 )

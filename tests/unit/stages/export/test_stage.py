@@ -12,8 +12,11 @@ from trainwright.artifact.store import open_artifact
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.model.bundle import load_bundle
 from trainwright.model.generation.generate import complete
+from trainwright.model.tasks.documents.regress import Regress
+from trainwright.spec.families.family import huggingface_form
 from trainwright.spec.generation import Sampling
-from trainwright.spec.sections.task import TaskSection
+from trainwright.spec.parts.targets import TargetScale
+from trainwright.spec.sections.task import RegressSection, TaskSection
 from trainwright.stages.export import run
 from trainwright.stages.export.huggingface import HuggingFace
 
@@ -45,6 +48,44 @@ def test_transformers_loads_it_with_the_same_logits_and_tokens(tiny, make_traine
     assert theirs.generation_config.eos_token_id == theirs.config.bos_token_id == tokenizer.eos_token_id == end
     assert tokenizer.model_max_length == model.spec.context_tokens
     assert result.summary["logit_difference"] == result.summary["rounding_difference"] == 0.0
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bert"])
+def test_a_number_has_the_loss_and_the_gradients_of_transformers(tiny, make_trained, recipe, tmp_path, family):
+    head = {"classes": 1, "language_head": False}
+    model = tiny.encoder(family, **head, pooler=True) if family == "bert" else tiny.decoder(family, **head)
+    told = recipe.model_copy(update={"task": RegressSection(name="regress")})
+    export(told, make_trained(model, beside={"target_scale.json": '{"mean": 30.0, "std": 4.0}'}), tmp_path / "out")
+    directory = tmp_path / "out" / "huggingface"
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()
+    assert (theirs.config.problem_type, theirs.config.num_labels) == ("regression", 1)
+    assert (theirs.config.target_mean, theirs.config.target_std) == (30, 4)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    inputs = tokenizer("def add", return_tensors="pt", return_token_type_ids=False)
+    tokens, scaled = inputs["input_ids"], torch.tensor([2.0])  # (38 - 30) / 4
+    frame = (0, 0) if family == "bert" else None
+    task = Regress(scale=TargetScale(mean=30.0, std=4.0), sequence_tokens=9, padding=0, frame=frame)
+    batch = {"tokens": tokens, "last": torch.tensor([tokens.shape[1] - 1]), "number": scaled}
+    model.requires_grad_(True)
+    inputs_of = task.inputs(model, batch)
+    loss, weight = task.loss(model, task.hidden(model, inputs_of), inputs_of)
+    (loss / weight).backward()
+    made = theirs(**inputs, labels=scaled)
+    made.loss.backward()
+    torch.testing.assert_close(made.loss, loss / weight, atol=1e-4, rtol=1e-5)
+    gradients = {name: weight.grad for name, weight in model.named_parameters()}
+    expected = {name: weight.grad for name, weight in theirs.named_parameters() if weight.grad is not None}
+    ours = huggingface_form(family, where="test").to_hf(gradients, model.spec)
+    assert expected.keys() <= ours.keys()
+    if family == "bert":  # theirs give the row of the padding token, which is the frame here, no gradient
+        ours["bert.embeddings.word_embeddings.weight"][theirs.config.pad_token_id] = 0
+    for name, gradient in expected.items():
+        torch.testing.assert_close(ours[name], gradient, atol=1e-4, rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}")
+    card = (directory / "README.md").read_text()
+    assert "model.config.target_std + model.config.target_mean" in card and "scaled error per document" in card
+    back, _ = load_bundle(directory)
+    with torch.no_grad():
+        assert torch.equal(back(tokens), model(tokens))
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])

@@ -15,7 +15,7 @@ from trainwright.stages.train.step import Update
 
 
 def make_metrics(events: Events, board, **rates) -> TrainingMetrics:
-    return TrainingMetrics(events, board, unit="token", **rates)
+    return TrainingMetrics(events, board, unit="nats/token", **rates)
 
 
 def update(loss_sum: float, targets: int, norm: float = 1.0) -> Update:
@@ -25,7 +25,7 @@ def update(loss_sum: float, targets: int, norm: float = 1.0) -> Update:
 def test_the_mean_is_over_targets_not_over_updates(tmp_path) -> None:
     with Events(tmp_path / "e.jsonl", run="r") as events:
         metrics = TrainingMetrics(
-            events, None, unit="token", batch_tokens=100, flops_per_token=3.0, peak_flops_per_s=600.0
+            events, None, unit="nats/token", batch_tokens=100, flops_per_token=3.0, peak_flops_per_s=600.0
         )
         metrics.add(update(10.0, 10))
         metrics.add(update(90.0, 30))
@@ -43,7 +43,7 @@ def test_the_mean_is_over_targets_not_over_updates(tmp_path) -> None:
 def test_what_is_not_finite_is_returned(tmp_path, loss, norm) -> None:
     with Events(None, run="r") as events:
         metrics = TrainingMetrics(
-            events, None, unit="token", batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
+            events, None, unit="nats/token", batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
         )
         metrics.add(update(loss, 1, norm))
         assert not math.isfinite(metrics.report(1, {"train/lr": 0.1}, PhaseTimes(forward=1.0)))
@@ -55,7 +55,7 @@ def test_tensorboard_files_hold_the_metrics(tmp_path) -> None:
     with Events(None, run="r") as events:
         board = open_board(tmp_path / "board", wanted=True, first_step=0, events=events)
         metrics = TrainingMetrics(
-            events, board, unit="token", batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
+            events, board, unit="nats/token", batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
         )
         metrics.metric("train/loss", 1.25, step=3)
         board.close()

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainwright.artifact.shards import LABEL_SETS, LABELLED, TokenDataset, TokenSplit
+from trainwright.artifact.shards import LABEL_SETS, LABELLED, NUMBERS, TokenDataset, TokenSplit
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.model.conventions import read_tokenizer
 from trainwright.model.losses import Loss
@@ -30,7 +30,7 @@ from trainwright.spec.recipe import Recipe
 
 FRAME_TOKENS = 2
 """Around a document that an encoder reads: one before it, one behind it."""
-TOLD = {LABELLED: "labels", LABEL_SETS: "lists of labels"}
+TOLD = {LABELLED: "labels", LABEL_SETS: "lists of labels", NUMBERS: "numbers"}
 """What documents of a kind of dataset have."""
 Answers = Mapping[str, NDArray[Any]]
 """What is to be answered of documents, by its name in a batch; the first dim of each is the documents."""

@@ -8,15 +8,17 @@ from pydantic import Field, model_validator
 
 from trainwright.spec.sections.base import Section
 
-LabelKind = Literal["name", "names"]
-"""What a label is: the name of a class, or names of any number of labels."""
+LabelKind = Literal["name", "names", "number"]
+"""What a label is: the name of a class, names of any number of labels, or a number."""
 
 
 class LabelKeys(Section):
     """What a label is."""
 
     label_kind: LabelKind = Field(
-        "name", description="name: the document's one class; names: any number of labels, for classify-many"
+        "name",
+        description="name: the document's one class; names: any number of labels, for classify-many; number: a number, "
+        "for regress",
     )
 
     @property

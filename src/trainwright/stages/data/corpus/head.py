@@ -41,6 +41,8 @@ def labels_at_head(section: DataSection) -> tuple[str, ...]:
     """
     if section.images is not None:
         return _labels_of_images(section)
+    if section.label_kind == "number":
+        return ()
     source = source_of(section.sources[0])
     if plug_ins(section) or any(map(is_url, source.paths)):
         return ()

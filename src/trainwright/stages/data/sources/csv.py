@@ -11,7 +11,7 @@ from trainwright.core.errors import DataError
 from trainwright.spec.sections.corpus.sources import CsvSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import Source
-from trainwright.stages.data.sources.labels import set_in
+from trainwright.stages.data.sources.labels import NUMBER, number_of, set_in
 
 HEAD_BYTES = 1 << 20
 LONGEST_FIELD = (1 << 31) - 1
@@ -80,6 +80,11 @@ class Csv(Source[CsvSource]):
             return RawDocument(position, size, text=text, label=set_in(label, self.section.label_separator))
         if label == "":
             return RawDocument(position, size, problem=f"{self.section.label_column!r} is empty")
+        if label is not None and self.section.label_kind == "number":
+            number = number_of(label)
+            if number is None:
+                return RawDocument(position, size, problem=f"{self.section.label_column!r} is not {NUMBER}")
+            return RawDocument(position, size, text=text, label=number)
         return RawDocument(position, size, text=text, label=label)
 
 

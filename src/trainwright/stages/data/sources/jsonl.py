@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from trainwright.spec.sections.corpus.sources import JsonlSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import BOM, SectionT, Source
-from trainwright.stages.data.sources.labels import NAMES, set_of
+from trainwright.stages.data.sources.labels import NAMES, NUMBER, number_of, set_of
 
 HEAD_BYTES = 1 << 20
 
@@ -74,12 +74,13 @@ class Jsonl(JsonLines[JsonlSource]):
         if label_key is None:
             return RawDocument(position, size_bytes, text=text)
         label = value.get(label_key)
-        if self.section.label_kind == "names":
-            names = set_of(label)
-            problem = _unusable(value, label_key, NAMES) if names is None else None
-            return RawDocument(
-                position, size_bytes, text=text if names is not None else None, label=names, problem=problem
-            )
+        if self.section.label_kind != "name":
+            listed, numeric = self.section.label_kind == "names", isinstance(label, int | float)
+            read = set_of(label) if listed else number_of(label) if numeric else None
+            if read is None:
+                problem = _unusable(value, label_key, NAMES if listed else NUMBER)
+                return RawDocument(position, size_bytes, problem=problem)
+            return RawDocument(position, size_bytes, text=text, label=read)
         if isinstance(label, bool) or not isinstance(label, str | int) or label == "":
             problem = _unusable(value, label_key, "a string or whole number")
             return RawDocument(position, size_bytes, problem=problem)

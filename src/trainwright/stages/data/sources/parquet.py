@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from trainwright.core.errors import DataError
+from trainwright.spec.sections.corpus.labels import LabelKind
 from trainwright.spec.sections.corpus.sources import ParquetSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.corpus.streams import BrokenStream
 from trainwright.stages.data.optional import need
 from trainwright.stages.data.sources.base import Source
-from trainwright.stages.data.sources.labels import NAMES, set_in, set_of
+from trainwright.stages.data.sources.labels import NAMES, NUMBER, number_of, set_in, set_of
 
 READING = "reading Parquet files"
 PARQUET = ("*.parquet", "*.parquet.gz", "*.parquet.zst")
@@ -62,12 +63,14 @@ class Parquet(Source[ParquetSource]):
         _check_column(table.schema_arrow, part.file.location, self.section.text_column)
         label = self.section.label_column
         if label is not None:
-            lists = self.section.label_kind == "names"
-            _check_column(table.schema_arrow, part.file.location, label, key="label_column", lists=lists)
+            kind = self.section.label_kind
+            _check_column(table.schema_arrow, part.file.location, label, key="label_column", labels=kind)
         return table
 
     def _labelled(self, row: RawDocument, value: Any, column: str) -> RawDocument:
-        """Returns a row with its label or its set of labels, or why it has none."""
+        """Returns a row with its label, its set of labels or its number, or why it has none."""
+        if self.section.label_kind == "number" and value is not None:
+            return _numbered(row, value, column)
         if row.problem is None and isinstance(value, list):
             names = set_of(value)
             if names is None:
@@ -120,7 +123,9 @@ def _damage(arrow: Any) -> Iterator[None]:
         raise BrokenStream("damaged Parquet") from error
 
 
-def _check_column(schema: Any, location: str, column: str, *, key: str = "text_column", lists: bool = False) -> None:
+def _check_column(
+    schema: Any, location: str, column: str, *, key: str = "text_column", labels: LabelKind = "name"
+) -> None:
     if column not in schema.names:
         raise DataError(
             "this Parquet file has no column {column!r}",
@@ -134,13 +139,19 @@ def _check_column(schema: Any, location: str, column: str, *, key: str = "text_c
         raise DataError(what, where=location, seen=", ".join(schema.names), fix=fix, column=column)
     kind = schema.field(column).type
     types = need("pyarrow", needed_for=READING).types
-    if lists and (types.is_list(kind) or types.is_large_list(kind)):
+    if labels == "names" and (types.is_list(kind) or types.is_large_list(kind)):
         kind = kind.value_type
-    numbered = key == "label_column" and types.is_integer(kind)
+    numbered = key == "label_column" and (types.is_integer(kind) or (labels == "number" and _is_number(kind)))
     if not _is_text(kind) and not numbered:
         what = "column {column!r} holds no text" if key == "text_column" else "column {column!r} holds no labels"
         expected = "string or binary" if key == "text_column" else "string, binary or whole numbers"
+        expected = "numbers" if labels == "number" else expected
         raise DataError(what, where=location, seen=str(kind), expected=expected, column=column)
+
+
+def _is_number(kind: Any) -> bool:
+    types = need("pyarrow", needed_for=READING).types
+    return bool(types.is_floating(kind) or types.is_decimal(kind))
 
 
 def _nulls(metadata: Any, column: str) -> int:
@@ -159,6 +170,16 @@ def _is_text(kind: Any) -> bool:
     value = kind.value_type if types.is_dictionary(kind) else kind
     names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
     return any(getattr(types, f"is_{name}")(value) for name in names)
+
+
+def _numbered(row: RawDocument, value: Any, column: str) -> RawDocument:
+    """Returns a row with its number, or why it has none."""
+    if row.problem is not None:
+        return row
+    number = number_of(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
+    if number is None:
+        return RawDocument(row.position, row.size_bytes, problem=f"{column!r} is not {NUMBER}")
+    return RawDocument(row.position, row.size_bytes, text=row.text, label=number)
 
 
 def _labelled(row: RawDocument, value: str | bytes | int | None, column: str) -> RawDocument:

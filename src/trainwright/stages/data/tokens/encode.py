@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainwright.artifact.shard_files import open_shard, token_dtype, write_shard
 from trainwright.artifact.shard_writer import SplitEntry, SplitWriter, write_dataset
-from trainwright.artifact.shards import ANSWERED, DOCUMENTS
+from trainwright.artifact.shards import ANSWERED, DOCUMENTS, NUMBERS
 from trainwright.core.errors import DataError
+from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.sections.corpus.labels import LabelKind
 from trainwright.stages.data.arrange import documents_path, labels_path
 from trainwright.stages.data.parts import publish_json, read_documents, read_json
@@ -114,12 +117,14 @@ def assemble(
 
     Raises:
         MachineError: the disk is full.
-        DataError: there are more labels, or sets of labels, than numbers for them.
+        DataError: there are more labels, or sets of labels, than numbers for them; or the numbers of documents are too
+            large to be averaged.
     """
     entries = {}
     dtype = token_dtype(facts.vocabulary)
     read = partial(_labels, directory, buckets)
-    names = sorted({label for split in splits for part in read(split) for label in part}) if labelled else []
+    named = labelled in ("name", "names")
+    names = sorted({label for split in splits for part in read(split) for label in part}) if named else []
     _check_count(names, out)
     index = {name: number for number, name in enumerate(names)}
     for split in splits:
@@ -129,7 +134,7 @@ def assemble(
         labels = read(split) if labelled else itertools.repeat(None)
         for bucket, part in zip(range(buckets), labels, strict=False):
             shard = open_shard(ids_stem(directory, bucket, split), dtype, answered=kind in ANSWERED)
-            numbers = None if part is None else np.array([index[label] for label in part], np.uint16)
+            numbers = None if part is None else _numbers(part, index if named else None)
             bits = None if shard.answers is None else np.unpackbits(shard.answers, bitorder="little")
             flags = None if bits is None else bits[: len(shard.tokens)].astype(np.bool_)
             writer.extend(shard.tokens, shard.ends, shard.text_bytes, labels=numbers, answers=flags)
@@ -140,10 +145,27 @@ def assemble(
         end_of_text=end_of_text,
         end_of_text_id=facts.end_of_text_id,
         splits=entries,
-        **_named(names, labelled),
-        kind=kind,
+        **(_named(names, labelled) if labelled != "number" else {"scale": _scale(read, splits, out)}),
+        kind=kind if labelled != "number" else NUMBERS,
     )
     return entries
+
+
+def _numbers(labels: Sequence[str], index: Mapping[str, int] | None) -> NDArray[np.uint16] | NDArray[np.float64]:
+    """Returns the number of each label, or the number that each label is."""
+    if index is None:
+        return np.array([float(label) for label in labels], np.float64)
+    return np.array([index[label] for label in labels], np.uint16)
+
+
+def _scale(read: Callable[[str], Iterator[list[str]]], splits: Sequence[str], where: Path) -> TargetScale | None:
+    """Returns the scale of the train split's numbers; None where it has none."""
+    numbers = [float(label) for part in read("train") for label in part] if "train" in splits else []
+    scale = TargetScale.of(numbers) if numbers else None
+    if scale is not None and not isfinite(scale.std):
+        largest = max(numbers, key=abs)
+        raise DataError("the numbers of the documents are too large to be averaged", where=where, seen=largest)
+    return scale
 
 
 def _named(labels: Sequence[str], kind: LabelKind | None) -> dict[str, Any]:

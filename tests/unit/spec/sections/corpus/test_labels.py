@@ -34,13 +34,21 @@ def test_all_sources_have_labels_of_one_kind() -> None:
     [
         ("classify-many", "name", "have label_kind: name, and .* needs label_kind: names"),
         ("classify", "names", "have label_kind: names, and the task classify needs label_kind: name"),
+        ("regress", "name", "have label_kind: name, and the task regress needs label_kind: number"),
+        ("classify", "number", "have label_kind: number, and the task classify needs label_kind: name"),
         ("classify-many", None, "data.sources.0 has no labels, which the task classify-many needs"),
     ],
 )
 def test_a_task_needs_its_kind_of_label(task, kind, told) -> None:
     source = {"kind": "jsonl", "paths": ["x"]} | ({} if kind is None else {"label_key": "y", "label_kind": kind})
+    named = {"name": task} if task == "regress" else {"name": task, "labels": ["a", "b"]}
     model = {"layers": 1, "width": 16, "heads": 2}
     with pytest.raises(ValidationError, match=told):
         Recipe.model_validate(
-            {"name": "t", "model": model, "task": {"name": task, "labels": ["a", "b"]}, "data": {"sources": [source]}}
+            {
+                "name": "t",
+                "model": model,
+                "task": named,
+                "data": {"sources": [source]},
+            }
         )

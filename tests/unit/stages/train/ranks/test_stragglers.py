@@ -25,7 +25,7 @@ def test_busy_seconds_are_heard_one_report_later(tmp_path) -> None:
     metrics = TrainingMetrics(
         Events(None, run="r", listeners=(told.append,)),
         None,
-        unit="token",
+        unit="nats/token",
         batch_tokens=1,
         flops_per_token=1.0,
         peak_flops_per_s=None,
@@ -50,7 +50,7 @@ def test_the_slowest_rank_is_a_metric_and_no_message(tmp_path, monkeypatch) -> N
     metrics = TrainingMetrics(
         Events(None, run="r", listeners=(told.append,)),
         None,
-        unit="token",
+        unit="nats/token",
         batch_tokens=1,
         flops_per_token=1.0,
         peak_flops_per_s=None,

@@ -12,10 +12,11 @@ from tokenizers.models import WordLevel
 
 from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.shard_writer import SplitWriter, image_writer, write_dataset, write_image_dataset
-from trainwright.artifact.shards import ANSWERED, DOCUMENTS, LABEL_SETS, PREFERENCES, VALUES, TokenDataset
+from trainwright.artifact.shards import ANSWERED, DOCUMENTS, LABEL_SETS, NUMBERS, PREFERENCES, VALUES, TokenDataset
 from trainwright.model.dropout import KeyedBatches
 from trainwright.model.tasks.task import Batch, Batches, Task, batch_of, load_task, without_reference
 from trainwright.spec.parts.images import ImageForm
+from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import ImagesSection
 
@@ -45,7 +46,8 @@ def task_and_batch(recipe: Recipe, *, vocabulary: int, sequences: int) -> tuple[
 def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> TokenDataset:
     """Returns a dataset of documents as long as a sequence, each with one of the task's labels, if it has any.
 
-    Of chats all tokens but the first are answers; of preferences two chats fill a sequence.
+    For a task of numbers each has its own. Of chats all tokens but the first are answers; of preferences two chats fill
+    a sequence.
     """
     if recipe.data.images is not None:
         return _images(path, recipe.data.images, recipe.task.labels, images=documents)
@@ -59,12 +61,14 @@ def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> 
             ids = np.arange(number, number + size) % (vocabulary - 1) + 1
             if needs in ANSWERED:
                 writer.append_chat(ids, np.arange(size) > 0, text_bytes=size)
+            elif needs == NUMBERS:
+                writer.append_numbered(ids, number, text_bytes=size)
             else:
                 writer.append(ids, text_bytes=size, label=number % len(labels) if labels else None)
         entries[name] = writer.close()
     # Encoders ask which tokens stand around a text and which one for a gap.
     Tokenizer(WordLevel({END_OF_TEXT: 0, MASK: 1}, END_OF_TEXT)).save(str(path / TOKENIZER))
-    kind = needs if needs in ANSWERED else DOCUMENTS
+    kind = needs if needs in (*ANSWERED, NUMBERS) else DOCUMENTS
     write_dataset(
         path,
         vocabulary=vocabulary,
@@ -73,6 +77,7 @@ def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> 
         splits=entries,
         labels=labels,
         label_sets=[(number,) for number in range(len(labels))] if needs == LABEL_SETS else (),
+        scale=TargetScale.of(map(float, range(documents))) if needs == NUMBERS else None,
         kind=kind,
     )
     return TokenDataset.open(path)

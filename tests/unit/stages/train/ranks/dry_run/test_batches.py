@@ -156,6 +156,20 @@ def test_several_labels_have_an_answer_each() -> None:
     assert (task.unit, batch["has"].sum(dim=1).tolist()) == ("label", [1, 1, 1])
 
 
+def test_documents_have_numbers_that_differ() -> None:
+    recipe = Recipe.model_validate(
+        {
+            "name": "dry",
+            "task": {"name": "regress"},
+            "model": {"layers": 1, "width": 16, "heads": 2, "context_tokens": 8},
+            "data": {"sources": [{"kind": "jsonl", "paths": ["x"], "label_key": "y", "label_kind": "number"}]},
+            "train": {"sequence_tokens": 8, "batch_tokens": 24},
+        }
+    )
+    task, batch = task_and_batch(recipe, vocabulary=256, sequences=3)
+    assert task.unit == "document" and len(set(batch["number"].tolist())) == 3
+
+
 @pytest.mark.parametrize("loss", ["dpo", "orpo"])
 def test_two_answers_fill_a_sequence_and_need_no_first_network(loss: str) -> None:
     task = {"name": "preference", "loss": loss}
