@@ -30,6 +30,7 @@ FUNCTION_IMPORTS = {
 
 # Which extra a part of the package may count on beside the core dependencies; the longest prefix decides.
 EXTRAS = {
+    "src/trainwright/artifact/hub/snapshot.py": "train",
     "src/trainwright/model/": "train",
     "src/trainwright/runtime/": "train",
     "src/trainwright/stages/data/": "data",

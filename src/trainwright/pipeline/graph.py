@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from trainwright.artifact.hub.base import base_identity
 from trainwright.artifact.model_folder import (
     CHAT_TEMPLATE,
     IMAGE_PROCESSOR,
@@ -22,7 +23,6 @@ from trainwright.artifact.model_folder import (
     TOKENIZER_CONFIG,
 )
 from trainwright.artifact.store import Artifact, open_artifact
-from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.frozen import dataclass
@@ -173,7 +173,7 @@ def _trained_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
     code = _code(_network_and_task(recipe) | rules)
     if recipe.model.init_from is None:
         return code
-    return code | {"init_from": directory_digest(local_path(recipe.model.init_from))}
+    return code | {"init_from": base_identity(recipe.model.init_from)}
 
 
 def _evaluated_with(recipe: Recipe, root: Path) -> Mapping[str, str]:

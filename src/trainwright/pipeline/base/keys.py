@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trainwright.artifact.hub.base import base_folder
 from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.tokenizer import END_OF_TEXT_ID, end_of_text_of
 from trainwright.core.config.tree import Node, ValueOrigin, node_of
 from trainwright.core.errors import DataError, TrainwrightError
-from trainwright.core.paths import local_path
 from trainwright.pipeline.base.weights import like_trained_here, read_base_shape
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.data import TokenizerSection
@@ -37,7 +37,7 @@ def keys_of_base(recipe: Node) -> Node | None:
     if model is None or named is None or not isinstance(named.content, str):
         return None
     try:
-        folder = local_path(named.content)
+        folder = base_folder(named.content, weights=False)
         shape = _shape(folder)
     except TrainwrightError as error:
         if all(model.child(name) is not None for name in _NEEDED):

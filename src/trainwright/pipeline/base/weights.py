@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from trainwright.artifact.hub.base import base_folder, is_on_hub, is_whole
 from trainwright.artifact.model_folder import HUGGINGFACE, SHAPE_FILE, TOKENIZER, read_shape
 from trainwright.artifact.tokenizer import END_OF_TEXT_ID
 from trainwright.artifact.weight_headers import check_headers
 from trainwright.core.errors import DataError, RecipeError, TrainwrightError
-from trainwright.core.paths import local_path, read_object
+from trainwright.core.paths import read_object
 from trainwright.core.registry import is_reference, load
 from trainwright.pipeline.graph import Step, upstream
 from trainwright.spec.model import ModelSpec
@@ -43,16 +44,21 @@ def base_problems(
     elif source is not None:
         yield from _of_folder(recipe, source, tokenizer, key=f"{step.key}.from", load_torch=load_torch)
     elif recipe.model.init_from is not None:
-        try:
-            folder = local_path(recipe.model.init_from)
-        except RecipeError as error:
-            yield error.at(KEY)
-            return
-        if folder.is_dir():
-            yield from _of_folder(recipe, folder, tokenizer, key=KEY, load_torch=load_torch)
-        else:
-            expected = "a Hugging Face directory or a checkpoint"
-            yield DataError("no such directory", where=KEY, seen=recipe.model.init_from, expected=expected)
+        yield from _of_named(recipe, recipe.model.init_from, tokenizer, load_torch=load_torch)
+
+
+def _of_named(recipe: Recipe, named: str, tokenizer: Path | None, *, load_torch: bool) -> Iterator[TrainwrightError]:
+    """Yields the same of what ``model.init_from`` names; a model on the hub is downloaded where it is to be trained."""
+    try:
+        folder = base_folder(named, weights=load_torch)
+    except TrainwrightError as error:
+        yield error if error.where == KEY else error.at(KEY, seen=named if error.seen is None else error.seen)
+        return
+    if not folder.is_dir():
+        expected = "a Hugging Face directory, a checkpoint, or hf://OWNER/NAME"
+        yield DataError("no such directory", where=KEY, seen=named, expected=expected)
+    elif load_torch or is_whole(folder) or not is_on_hub(named):
+        yield from _of_folder(recipe, folder, tokenizer, key=KEY, load_torch=load_torch)
 
 
 def _of_folder(

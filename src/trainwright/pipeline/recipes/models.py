@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.bundle import chat_model
+from trainwright.artifact.hub.base import base_folder, is_on_hub
 from trainwright.artifact.model_folder import CHAT_TEMPLATE, TOKENIZER_CONFIG, read_shape
 from trainwright.core.errors import DataError, RecipeError, TrainwrightError
 from trainwright.core.frozen import dataclass
@@ -66,6 +67,8 @@ def chosen_model(answer: str, kind: Kind) -> ChosenModel:
         raise RecipeError("no model is named", field=FIELD, expected=expected(kind))
     if answer == SMALL and kind.small is not None:
         return ChosenModel(name=SMALL, keys=dict(kind.small))
+    if is_on_hub(answer):
+        return _in_folder(_downloaded(answer), answer, kind)
     place = local_path(answer)
     if place.is_dir():
         return _in_folder(place, answer, kind)
@@ -91,9 +94,19 @@ def expected(kind: Kind) -> str:
     networks = TASKS[kind.task["name"]].networks
     example = next(name for network, name in EXAMPLES.items() if network in networks)
     own = [] if kind.small is None else [f"{SMALL} ({kind.small['layers']} layers, random weights)"]
-    weights = ["a folder with a Hugging Face model or one that was trained here"] if kind.from_base else []
+    weights = (
+        ["a folder with a Hugging Face model or one that was trained here, hf://OWNER/NAME"] if kind.from_base else []
+    )
     name = f"a name such as {example} (trainwright catalog models lists them)"
     return ", or ".join((*own, *weights, name))
+
+
+def _downloaded(answer: str) -> Path:
+    """Returns the folder with the small files of a model on the hub. Raises as ``base_folder``, about the model."""
+    try:
+        return base_folder(answer, weights=False)
+    except TrainwrightError as error:
+        raise error.at(None, seen=answer if error.seen is None else f"{answer}: {error.seen}").about(FIELD) from error
 
 
 def _in_folder(place: Path, answer: str, kind: Kind) -> ChosenModel:
@@ -109,7 +122,8 @@ def _in_folder(place: Path, answer: str, kind: Kind) -> ChosenModel:
         raise error.at(None, seen=seen).about(FIELD).with_fix(None) from error
     _check_network(shape, answer, kind)
     template = (folder / CHAT_TEMPLATE).is_file() or _says_template(folder / TOKENIZER_CONFIG)
-    return ChosenModel(name=answer, keys={"init_from": str(folder)}, shape=shape, folder=folder, has_template=template)
+    named = answer if is_on_hub(answer) else str(folder)
+    return ChosenModel(name=answer, keys={"init_from": named}, shape=shape, folder=folder, has_template=template)
 
 
 def _says_template(path: Path) -> bool:

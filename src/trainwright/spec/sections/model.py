@@ -85,7 +85,8 @@ class ModelSection(Section):
         None, description="rates and first weights that were found at another width and follow it; null: as written"
     )
     init_from: str | None = Field(
-        None, description="start from the weights of this checkpoint, trained model or Hugging Face directory"
+        None,
+        description="start from the weights of this checkpoint, trained model, Hugging Face directory, or hf://OWNER/NAME",
     )
 
     @model_validator(mode="after")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from trainwright.artifact.hub.base import base_folder
 from trainwright.artifact.model_folder import read_shape
 from trainwright.core.errors import RecipeError, TrainwrightError
-from trainwright.core.paths import local_path
 from trainwright.core.plug_in import blaming
 from trainwright.planner.counts.adapters import placed
 from trainwright.spec.families.family import FAMILY, huggingface_config
@@ -41,7 +41,7 @@ def _new_head(recipe: Recipe, *, where: str) -> Iterator[RecipeError]:
     if recipe.model.init_from is None:
         return
     try:
-        base = read_shape(local_path(recipe.model.init_from))
+        base = read_shape(base_folder(recipe.model.init_from, weights=False))
     except TrainwrightError:
         return
     if not base.has_head_of(recipe.model_spec(vocabulary=base.vocabulary)):

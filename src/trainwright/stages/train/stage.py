@@ -18,7 +18,6 @@ from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import RecipeError
-from trainwright.core.paths import local_path
 from trainwright.core.records import to_json
 from trainwright.core.registry import load
 from trainwright.model.build import build_network
@@ -45,6 +44,7 @@ from trainwright.stages.train.world import ALONE, COMMANDS, World
 TERMS = "trainwright.model.regularisation.terms:add_terms"
 WIDTH = "trainwright.model.parts.width:follow_width"
 METHOD = "trainwright.stages.train.weights.method:apply"
+BASE_FOLDER = "trainwright.artifact.hub.base:base_folder"
 BASE = "trainwright.stages.train.base:begin_with"
 REFERENCE = "trainwright.stages.train.weights.reference:refer"
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
@@ -230,7 +230,7 @@ def _base(context: Context) -> Path | None:
     pretrained = context.recipe.model.init_from
     base = context.optional_input("base", kind="checkpoint")
     if base is None:
-        return None if pretrained is None else local_path(pretrained)
+        return None if pretrained is None else load(BASE_FOLDER, kind="base")(pretrained, weights=True)
     base.verify(MODEL_FILES)
     return base.path
 

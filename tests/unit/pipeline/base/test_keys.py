@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fixtures.family_parity import CASES, shape
+from fixtures.hub import COMMIT, ask, serving
 from fixtures.planned_recipe import planned_recipe
 from fixtures.tiny_models import tokenizer, write_trained
 from trainwright.core.config.load import Loaded, load
@@ -25,7 +26,7 @@ HEAD = "name: tuned\ndata: {sources: [{kind: python-stdlib}]%s}\nmodel: {init_fr
 def read(tmp_path):
     """Reads a recipe of a base, with keys of its data."""
 
-    def read(base: Path, *overrides: str, data: str = "") -> Loaded[Recipe]:
+    def read(base: Path | str, *overrides: str, data: str = "") -> Loaded[Recipe]:
         (tmp_path / "recipe.yaml").write_text(HEAD % (data and f", {data}", base))
         paths = [tmp_path / "recipe.yaml"]
         return load(Recipe, files=paths, overrides=overrides, environ={}, beneath=keys_of_base)
@@ -103,6 +104,20 @@ def test_a_base_that_cannot_be_read_is_named_where_the_recipe_leaves_its_shape_t
 def test_what_does_not_fit_a_base_is_blamed_on_who_wrote_it(read, base) -> None:
     with pytest.raises(RecipeErrors, match=r"^override model\.variant\.window_layers: .*numbers below layers \(3\)"):
         read(base, "model.variant.window_layers=[9]")
+
+
+def test_a_base_on_the_hub_says_its_shape_before_its_weights_are_here(read, base, tmp_path, monkeypatch) -> None:
+    base.rename(tmp_path / "served")
+    (tmp_path / "some").mkdir()
+    (tmp_path / "served").rename(tmp_path / "some" / "model")
+    with serving(tmp_path) as hub:
+        ask(monkeypatch, hub.address, tmp_path / "cache")
+        loaded = read("hf://some/model")
+        asked = tuple(hub.asked)
+    assert loaded.value.model.width == 48
+    assert loaded.describe("model.width") == "model.width = 48  (base hf://some/model)"
+    assert str(loaded.value.data.tokenizer.path).endswith(f"snapshots/{COMMIT}/tokenizer.json")
+    assert not [name for name in asked if name.endswith(".safetensors")]
 
 
 def test_a_recipe_that_says_its_shape_is_read_without_its_base(read, tmp_path) -> None:

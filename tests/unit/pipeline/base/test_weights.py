@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from fixtures.hub import ask, serving
 from fixtures.planned_recipe import planned_recipe
 from fixtures.tiny_models import tokenizer, write_trained
 from trainwright.core.errors import TrainwrightError
@@ -21,7 +22,7 @@ from trainwright.pipeline.steps import steps
 
 
 def said(
-    folder: Path, base: Path, *overrides: str, tokens: Path | None = None, load_torch: bool = True
+    folder: Path, base: Path | str, *overrides: str, tokens: Path | None = None, load_torch: bool = True
 ) -> list[TrainwrightError]:
     """What keeps the planned recipe from going on from a model of 320 tokens, with a dataset in these."""
     recipe = planned_recipe(folder, f"model.init_from={base}", "data.tokenizer.vocabulary=320", *overrides)
@@ -42,6 +43,19 @@ def test_pretrained_weights_have_to_be_there(tmp_path) -> None:
     assert problem.what == "unknown model_type"
     assert "did you mean 'mistral'?" in str(problem)
     assert (problem.where, problem.seen) == ("model.init_from", f"{folder}/config.json: 'mistrall'")
+
+
+def test_weights_on_the_hub_are_asked_for_where_they_are_trained(tmp_path, base, monkeypatch) -> None:
+    (tmp_path / "some").mkdir()
+    base(form="config.json").rename(tmp_path / "some" / "model")
+    with serving(tmp_path) as hub:
+        ask(monkeypatch, hub.address, tmp_path / "cache")
+        for load_torch, weights in ((False, []), (True, ["model.safetensors"])):
+            tokens = tmp_path / "some" / "model" / "tokenizer.json"
+            assert said(tmp_path, "hf://some/model", tokens=tokens, load_torch=load_torch) == []
+            assert [name for name in hub.asked if name.endswith(".safetensors")] == weights
+        (problem,) = said(tmp_path, "hf://some/other")
+    assert (problem.where, problem.seen) == ("model.init_from", "hf://some/other")
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from trainwright.core.errors import TrainwrightError
+from fixtures.hub import ask, serving
+from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.hardware.catalogue.models import published_model
 from trainwright.pipeline.recipes.kinds import KINDS
 from trainwright.pipeline.recipes.models import chosen_model, expected, shortest
@@ -53,6 +54,20 @@ def test_a_folder_says_all_itself(folder) -> None:
     (folder / "mine" / "tokenizer_config.json").write_text('{"chat_template": "x"}')
     model = chosen_model(str(folder / "mine"), KINDS["chat"])
     assert model.has_template and not model.missing and model.shape.layers == 2
+
+
+def test_a_model_on_the_hub_says_all_itself_and_keeps_its_name(folder, tmp_path, monkeypatch) -> None:
+    (tmp_path / "some").mkdir()
+    (folder / "mine").rename(tmp_path / "some" / "model")
+    with serving(tmp_path) as hub:
+        ask(monkeypatch, hub.address, tmp_path / "cache")
+        model = chosen_model("hf://some/model", KINDS["chat"])
+        with pytest.raises(
+            DataError, match=r"model: the hub has no such model, or a private one \(seen hf://some/no\)"
+        ):
+            chosen_model("hf://some/no", KINDS["chat"])
+    assert model.keys == {"init_from": "hf://some/model"}
+    assert model.shape.layers == 2 and not model.missing
 
 
 def test_small_is_a_network_of_the_kinds_own() -> None:
