@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +19,7 @@ from uuid import uuid4
 import fsspec
 from fsspec.archive import AbstractArchiveFileSystem
 
-from trainwright.artifact.checkpoint.index import INDEX, PREFIX, read_index, step_of
+from trainwright.artifact.checkpoint.index import INDEX, PREFIX, folder_of, read_index, step_of
 from trainwright.artifact.store import sync_directory, writable
 from trainwright.core.errors import DataError, MachineError, RecipeError, TrainwrightError, in_one_line
 from trainwright.core.paths import local_path
@@ -143,13 +144,37 @@ class Elsewhere:
             names = [name for name in self._complete() if step_of(Path(name)) > after]
             if not names:
                 return None
-            half = root / f".{names[-1]}"
-            shutil.rmtree(half, ignore_errors=True)
-            half.mkdir(parents=True)
-            self._system.get_file(self._at(names[-1], INDEX), str(half / INDEX))
-            for file in read_index(half).files:
-                self._system.get_file(self._at(names[-1], file), str(half / file))
-        final = root / names[-1]
+            return self._copied(names[-1], root)
+
+    def fetch_best(self, root: Path, metric: str, best_of: Callable[[Mapping[int, float]], list[int]]) -> list[Path]:
+        """Copies those complete checkpoints into ``root`` that it lacks and that are the best ones; returns them.
+
+        Args:
+            root: where checkpoints are here.
+            metric: by which they are measured.
+            best_of: the steps of the best, of the metric of each step where it was measured.
+
+        Raises:
+            MachineError: the place refuses.
+            DataError: an index is damaged.
+        """
+        with self._asking(), tempfile.TemporaryDirectory() as folder:
+            values = {}
+            for name in self._complete():
+                self._system.get_file(self._at(name, INDEX), str(Path(folder, INDEX)))
+                if (value := read_index(Path(folder)).metrics.get(metric)) is not None:
+                    values[step_of(Path(name))] = value
+            names = map(folder_of, best_of(values))
+            return [self._copied(name, root) for name in names if not (root / name / INDEX).is_file()]
+
+    def _copied(self, name: str, root: Path) -> Path:
+        """Copies a complete checkpoint; it is in ``root`` whole or not at all."""
+        half, final = root / f".{name}", root / name
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(parents=True)
+        self._system.get_file(self._at(name, INDEX), str(half / INDEX))
+        for file in read_index(half).files:
+            self._system.get_file(self._at(name, file), str(half / file))
         shutil.rmtree(final, ignore_errors=True)  # what lies there is not complete
         half.rename(final)
         sync_directory(root)
@@ -255,6 +280,10 @@ class Mirror:
     def fetch(self, *, after: int) -> Path | None:
         """Copies a newer checkpoint from there, by this rank alone. Returns and raises as ``Elsewhere.fetch``."""
         return self.place.fetch(self._root, after=after)
+
+    def fetch_best(self, metric: str, best_of: Callable[[Mapping[int, float]], list[int]]) -> list[Path]:
+        """Copies the best ones from there, by this rank alone. Returns and raises as ``Elsewhere.fetch_best``."""
+        return self.place.fetch_best(self._root, metric, best_of)
 
     def _missing(self, kept: Sequence[str], owed: set[str]) -> dict[str, list[str]]:
         """Returns the files of each checkpoint to copy, the newest first; what is there of it is complete no more."""

@@ -341,8 +341,11 @@ class Checkpoints:
             return
         paths = self.paths()
         fetched = self._elsewhere.fetch(after=step_of(paths[-1]) if paths else -1)
-        if fetched is not None:
-            self._events.message(f"{fetched.name} comes from where checkpoints go")
+        if fetched is None:
+            return
+        best = self._elsewhere.fetch_best(self._policy.metric, self._policy.best_of) if self._policy.best else []
+        for path in (fetched, *best):
+            self._events.message(f"{path.name} comes from where checkpoints go")
 
 
 def _write_small(folder: Path, *, network: Network, tokenizer: Path, progress: TrainingProgress) -> None:

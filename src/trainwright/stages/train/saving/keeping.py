@@ -49,7 +49,11 @@ class Policy:
         """Returns the steps whose checkpoints are kept; ``values`` has the metric of those where it was measured."""
         steps = sorted(steps)
         for_good = {step for step in steps if self.every and step % self.every == 0}
-        return {*steps[-self.last :], *self.ranking(values)[: self.best], *for_good}
+        return {*steps[-self.last :], *self.best_of(values), *for_good}
+
+    def best_of(self, values: Mapping[int, float]) -> list[int]:
+        """Returns the steps that are kept as the best ones."""
+        return self.ranking(values)[: self.best]
 
     def ranking(self, values: Mapping[int, float]) -> list[int]:
         """Returns steps, the best first; of equals the earlier one."""
@@ -69,7 +73,7 @@ class Policy:
                 expected=f"one of {', '.join(measured) or 'none'}",
                 fix=did_you_mean(self.metric, measured),
             )
-        return sys.maxsize in self.ranking({**values, sys.maxsize: measured[self.metric]})[: self.best]
+        return sys.maxsize in self.best_of({**values, sys.maxsize: measured[self.metric]})
 
 
 def measured(root: Path, metric: str) -> dict[int, float]:

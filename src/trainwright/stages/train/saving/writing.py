@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,6 +51,9 @@ class Copies(Protocol):
 
     def fetch(self, *, after: int) -> Path | None:
         """Copies the newest checkpoint from there if it is of a later step than ``after``; returns it."""
+
+    def fetch_best(self, metric: str, best_of: Callable[[Mapping[int, float]], list[int]]) -> list[Path]:
+        """Copies those of the best that are not here; returns them."""
 
 
 @dataclass(frozen=True, slots=True)

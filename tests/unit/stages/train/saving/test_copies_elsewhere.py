@@ -50,6 +50,21 @@ def test_another_machine_goes_on_to_the_same_bits(make_recipe, inputs_for, train
     assert names(place, there) == ["step-00000007", "step-00000008"]
 
 
+def test_another_machine_has_the_best_weights_too(make_recipe, inputs_for, train, tmp_path, place) -> None:
+    def stop(event) -> None:
+        if event.kind == "progress" and event.value == 5:
+            raise SystemExit(137)
+
+    keys = {"early_stopping": {"by": "max loss", "patience": 2}, "validation": {"every_steps": 2}}  # the first is best
+    recipe = recipe_of(make_recipe, place, **keys)
+    inputs = inputs_for(recipe)
+    with pytest.raises(SystemExit):
+        train(recipe, inputs, tmp_path / "here" / "train-1.partial", (stop,))
+    train(recipe, inputs, tmp_path / "new" / "train-1")
+    summary = json.loads((tmp_path / "new" / "train-1" / "summary.json").read_text())
+    assert (summary["steps"], summary["early_stopping"]["result_step"]) == (6, 2)
+
+
 def test_a_later_one_here_wins(make_recipe, inputs_for, train, tmp_path) -> None:
     recipe = recipe_of(make_recipe, f"memory://{uuid4().hex}")
     inputs = inputs_for(recipe)
