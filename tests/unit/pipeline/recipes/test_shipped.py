@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from trainwright import load_recipe, plan
 from trainwright.core.config.load import load
 from trainwright.core.errors import RecipeError
 from trainwright.pipeline.recipes import shipped
@@ -26,6 +27,12 @@ def test_they_are_the_repositorys_files(monkeypatch, tmp_path) -> None:
 def test_each_is_a_recipe_of_its_files_name() -> None:
     for path in (ROOT / "recipes").glob("*.yaml"):
         assert load(Recipe, files=[path], environ={}).value.name == path.stem
+
+
+@pytest.mark.parametrize("card", ["rtx-4090", "a10g", "l4"])
+def test_a_model_of_8b_is_tuned_on_a_card_of_24_gb(card: str) -> None:
+    recipe = load_recipe(ROOT / "recipes" / "finetune-llama3-8b.yaml")  # neither weights nor a network are needed
+    assert plan(recipe, on=card).estimate.fit == "fits"
 
 
 def test_what_was_measured_is_said() -> None:
