@@ -177,8 +177,10 @@ def _trained_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
 
 
 def _evaluated_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
-    """The code of plug-ins; of labelled texts, whether the package is there that they are compared by."""
+    """Plug-ins' code, questions; of labelled texts, whether the package is there that they are compared by."""
     code = _code(_network_and_task(recipe))
+    if recipe.evaluate.questions is not None:
+        code["questions"] = file_digest(local_path(recipe.evaluate.questions.path))
     if recipe.task.kind.needs != "documents-with-labels":
         return code
     return code | {"words": "scikit-learn" if installed("sklearn") else "none"}

@@ -27,6 +27,10 @@ from trainwright.core.spelling import did_you_mean
 
 KEY = "train.exec.checkpoint_to"
 FIX = "mend the place, or leave the key out"
+BestOf = Callable[[Mapping[int, float]], list[int]]
+"""The steps of the best, of the metric of each step where it was measured."""
+Best = tuple[str, BestOf]
+"""A metric, and which steps are the best by it."""
 Exchange = Callable[[Any], list[Any]]
 """Gives a value to all ranks and returns theirs, by number."""
 
@@ -146,13 +150,13 @@ class Elsewhere:
                 return None
             return self._copied(names[-1], root)
 
-    def fetch_best(self, root: Path, metric: str, best_of: Callable[[Mapping[int, float]], list[int]]) -> list[Path]:
+    def fetch_best(self, root: Path, metric: str, best_of: BestOf) -> list[Path]:
         """Copies those complete checkpoints into ``root`` that it lacks and that are the best ones; returns them.
 
         Args:
             root: where checkpoints are here.
             metric: by which they are measured.
-            best_of: the steps of the best, of the metric of each step where it was measured.
+            best_of: which steps are wanted.
 
         Raises:
             MachineError: the place refuses.
@@ -277,13 +281,21 @@ class Mirror:
         """Deletes there all but these, by this rank alone. Raises as ``Elsewhere.keep``."""
         self.place.keep(names)
 
-    def fetch(self, *, after: int) -> Path | None:
-        """Copies a newer checkpoint from there, by this rank alone. Returns and raises as ``Elsewhere.fetch``."""
-        return self.place.fetch(self._root, after=after)
+    def fetch(self, *, after: int, best: Best | None) -> list[Path]:
+        """Copies a newer checkpoint from there, and the best ones beside it, by this rank alone; returns them.
 
-    def fetch_best(self, metric: str, best_of: Callable[[Mapping[int, float]], list[int]]) -> list[Path]:
-        """Copies the best ones from there, by this rank alone. Returns and raises as ``Elsewhere.fetch_best``."""
-        return self.place.fetch_best(self._root, metric, best_of)
+        Args:
+            after: the last step that is here.
+            best: as ``Elsewhere.fetch_best`` takes it; None: only the newest is wanted.
+
+        Raises:
+            MachineError: the place refuses.
+            DataError: an index is damaged.
+        """
+        newest = self.place.fetch(self._root, after=after)
+        if newest is None:
+            return []
+        return [newest, *(() if best is None else self.place.fetch_best(self._root, *best))]
 
     def _missing(self, kept: Sequence[str], owed: set[str]) -> dict[str, list[str]]:
         """Returns the files of each checkpoint to copy, the newest first; what is there of it is complete no more."""

@@ -24,12 +24,37 @@ def show(evaluation: Mapping[str, Any], page: Page) -> None:
     for name, split in splits.items():
         for key, table in split["details"].items():
             _show_table(f"{name}: {words(key)}", table, page)
+    _show_questions(evaluation.get("questions"), page)
     for completion in evaluation["completions"]:
         page.line()
         page.heading(completion["prompt"])
         page.line(completion["text"])
         overlap = completion["overlap"]
         page.note(f"word for word in the training text: at most {overlap['size_bytes']} bytes in a row")
+
+
+def _show_questions(questions: Mapping[str, Any] | None, page: Page) -> None:
+    """Shows how many questions were answered right, and the answers furthest from it."""
+    if not questions:
+        return
+    page.line()
+    rows = [(label, f"{share:.4f}") for label, share in question_rows(questions)]
+    page.table((f"{questions['count']:,} questions", "share"), rows)
+    if questions["too_long"]:
+        page.note(f"{questions['too_long']:,} leave no room for an answer in the context, and count as not answered")
+    _show_table("furthest from right", questions["furthest"], page)
+
+
+def question_rows(questions: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Returns each way in which answers were compared, in words, with its mean over the questions."""
+    return [(QUESTION_METRICS[name], metric["value"]) for name, metric in questions["metrics"].items()]
+
+
+QUESTION_METRICS = {
+    "exact_match": "right to the letter",
+    "word_match": "right but for case, punctuation and articles",
+    "word_f1": "F1 of words",
+}
 
 
 def _show_metrics(splits: Mapping[str, Mapping[str, Any]], page: Page) -> None:

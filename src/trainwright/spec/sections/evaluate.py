@@ -1,4 +1,4 @@
-"""The ``evaluate`` section of a recipe: splits and prompts."""
+"""The ``evaluate`` section of a recipe: splits, prompts and questions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ class EvaluateExec(Section):
     batch_sequences: int = Field(16, gt=0, description="sequences per forward pass")
 
 
+class QuestionsSection(Section):
+    """Questions of one's own whose answers are known."""
+
+    path: str = Field(min_length=1, description="file of JSON lines, a question with its answer in each")
+    question_key: str = Field("question", min_length=1, description="key of the question")
+    answer_key: str = Field("answer", min_length=1, description="key of the answer, or of a list of right ones")
+    stop: tuple[str, ...] = Field((), description="texts that end an answer, beside the end of the text")
+
+
 class EvaluateSection(Section):
     """What is measured on the trained model."""
 
@@ -23,6 +32,7 @@ class EvaluateSection(Section):
     )
     tokens: Count | None = Field(None, description="tokens per split; default: all")
     prompts: tuple[str, ...] = Field((), description="texts to complete")
+    questions: QuestionsSection | None = Field(None, description="questions to ask, and how right the answers are")
     max_new_tokens: int = Field(96, gt=0, description="longest completion")
     temperature: float = Field(0.0, ge=0, description="0 takes the likeliest token")
     exec: EvaluateExec = Field(default_factory=EvaluateExec, description="how, not what")

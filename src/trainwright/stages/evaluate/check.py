@@ -8,6 +8,7 @@ from pathlib import Path
 from trainwright.artifact.prompts import length_problems, prompt_problem
 from trainwright.core.errors import RecipeError, TrainwrightError
 from trainwright.spec.recipe import Recipe
+from trainwright.stages.evaluate.questions import read_questions
 
 
 def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightError]:
@@ -18,8 +19,9 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
         tokenizer: a tokenizer.json, where there is one: prompts are then counted in its tokens.
     """
     yield from _splits(recipe)
+    yield from _questions(recipe)
     section, context = recipe.evaluate, recipe.model.context_tokens
-    if section.prompts:
+    if section.prompts or section.questions is not None:
         yield from length_problems(section, "max_new_tokens", where="evaluate", context_tokens=context)
     for number, prompt in enumerate(section.prompts):
         problem = prompt_problem(prompt, tokenizer, context_tokens=context)
@@ -30,6 +32,25 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
                 fix=f"{'shorten it' if prompt else 'write a text'}, or take it out of evaluate.prompts",
                 problem=problem,
             )
+
+
+def _questions(recipe: Recipe) -> Iterator[TrainwrightError]:
+    """Yields why the recipe's questions cannot be asked."""
+    section = recipe.evaluate.questions
+    if section is None:
+        return
+    if not recipe.model_spec(vocabulary=1).writes_text:
+        yield RecipeError(
+            "questions are asked of a model that writes text",
+            where="evaluate.questions",
+            seen=f"task {recipe.task.name} of {recipe.model.family}",
+            fix="leave evaluate.questions out",
+        )
+        return
+    try:
+        read_questions(section)
+    except TrainwrightError as error:
+        yield error.at("evaluate.questions", seen=" ".join(map(str, filter(None, (error.where, error.seen)))))
 
 
 def _splits(recipe: Recipe) -> Iterator[TrainwrightError]:

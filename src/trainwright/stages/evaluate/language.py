@@ -9,13 +9,13 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from trainwright.artifact.shards import ANSWERED, TokenDataset, TokenSplit
-from trainwright.model.chats.template import read_template
 from trainwright.model.generation.generate import complete
 from trainwright.model.generation.text_stream import TokenBytes
 from trainwright.model.network import Network
 from trainwright.model.tasks.evaluate_loss import covered_tokens
 from trainwright.spec.generation import Sampling
 from trainwright.spec.recipe import Recipe
+from trainwright.stages.evaluate.asking import encoded
 from trainwright.stages.evaluate.baselines import NGRAM_TRAIN_BYTES, SPLIT_BYTES, compressors, ngrams, take
 from trainwright.stages.evaluate.ngram import stream
 from trainwright.stages.evaluate.overlap import longest_overlap
@@ -67,11 +67,7 @@ def _completions(
 ) -> list[dict[str, Any]]:
     """Completes the prompts; where the dataset holds chats, each is a question that is asked by its template."""
     section = recipe.evaluate
-    prompts: Sequence[str | Sequence[int]] = section.prompts
-    if chats is not None and prompts:
-        ask = read_template(str(chats.path), chats.tokenizer_path, end_of_text=chats.end_of_text).renderer()
-        asked = (ask([{"role": "user", "content": prompt}], True) for prompt in section.prompts)
-        prompts = [tokenizer.encode(text, add_special_tokens=False).ids for text in asked]
+    prompts = encoded(section.prompts, tokenizer, chats)
     sampling = Sampling(max_tokens=section.max_new_tokens, temperature=section.temperature, seed=recipe.seed)
     answers = complete(model, tokenizer, prompts, sampling)
     return [{"prompt": prompt, **asdict(answer)} for prompt, answer in zip(section.prompts, answers, strict=True)]

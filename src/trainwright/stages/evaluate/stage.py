@@ -17,7 +17,7 @@ from trainwright.artifact.evaluation import FILE, FORMAT
 from trainwright.artifact.events import Events
 from trainwright.artifact.model_folder import MODEL_FILES, TARGET_SCALE, TOKENIZER, read_target_scale
 from trainwright.artifact.reading import PLAN, read_plan
-from trainwright.artifact.shards import LABELLED, NUMBERS, TokenDataset, TokenSplit
+from trainwright.artifact.shards import ANSWERED, LABELLED, NUMBERS, TokenDataset, TokenSplit
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import Artifact, write_atomically
 from trainwright.core.errors import DataError, MissingPackage, RecipeError
@@ -31,6 +31,7 @@ from trainwright.model.tasks.task import EvaluationOptions, Task, load_task, ref
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.recipe import Recipe
+from trainwright.stages.evaluate.asking import ask
 from trainwright.stages.evaluate.language import Comparison, compare
 
 WORDS = "trainwright.stages.evaluate.words:by_words"
@@ -70,6 +71,7 @@ def run(context: Context) -> StageResult:
     comparison = _comparison(recipe, dataset, splits, results, model=model, trained=trained, events=events)
     for name, baselines in comparison.baselines.items():
         results[name]["baselines"] = baselines
+    questions = _questions(recipe, dataset, model, trained, out=out, events=events)
     record = {
         "format": FORMAT,
         "task": recipe.task.name,
@@ -80,6 +82,7 @@ def run(context: Context) -> StageResult:
         "baselines_skipped": comparison.skipped,
         "completions": comparison.completions,
         "overlap_searched_bytes": comparison.searched_bytes,
+        **({"questions": questions} if questions else {}),
     }
     write_atomically(out / FILE, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
     headline = {
@@ -87,6 +90,8 @@ def run(context: Context) -> StageResult:
         for name, result in results.items()
         for key, metric in result["metrics"].items()
     }
+    for key, metric in questions.get("metrics", {}).items():
+        headline[f"questions_{key}"] = metric["value"]
     return StageResult(
         summary=headline,
         execution={"device": here.device.type, "threads": threads, "total_s": time.perf_counter() - started},
@@ -123,6 +128,23 @@ def _comparison(
     if comparison.skipped:
         events.message(comparison.skipped)
     return comparison
+
+
+def _questions(
+    recipe: Recipe, dataset: TokenDataset, model: Network, trained: Artifact, *, out: Path, events: Events
+) -> dict[str, Any]:
+    """Returns how many of the recipe's questions the model answers right; nothing where none are asked."""
+    if recipe.evaluate.questions is None:
+        return {}
+
+    def show(done: int, total: int) -> None:
+        events.progress("ask questions", done, total=total, unit="questions")
+
+    chats = dataset if recipe.task.kind.needs in ANSWERED else None
+    found = ask(recipe, model, read_tokenizer(trained.file(TOKENIZER)), chats, out=out, progress=show)
+    for name, metric in found["metrics"].items():
+        events.metric(f"evaluate/questions/{name}", metric["value"], unit=metric["unit"])
+    return found
 
 
 def _words(dataset: TokenDataset, splits: Mapping[str, tuple[TokenSplit, int]], tokenizer: Tokenizer) -> Comparison:

@@ -13,6 +13,7 @@ from trainwright.render.results.evaluation import (
     is_curve,
     is_square,
     metric_units,
+    question_rows,
     record_names,
     row_columns,
     scores,
@@ -55,7 +56,7 @@ def measured(evaluation: Mapping[str, Any]) -> PageSection:
             blocks.append(Figure(views=[("", _against_words(name, split))]))
     if evaluation.get("baselines_skipped"):
         lead += f" Not compared: {evaluation['baselines_skipped']}."
-    blocks += [*_curves(splits), *_tables(splits)]
+    blocks += [*_curves(splits), *_tables(splits), *_questions(evaluation.get("questions"))]
     return PageSection(key="quality", title="Quality", lead=lead, blocks=blocks)
 
 
@@ -128,6 +129,22 @@ def _tables(splits: Mapping[str, Any]) -> Iterator[Table]:
                 yield Table(title=title, columns=[*map(say.title, columns)], rows=rows, right=right, note=note)
             elif is_square(table):
                 yield _square(title, table["labels"], table["counts"])
+
+
+def _questions(questions: Mapping[str, Any] | None) -> Iterator[Block]:
+    """Yields how many questions were answered right, and the answers furthest from it."""
+    if not questions:
+        return
+    groups = [
+        (label, [Bar(segments=[Segment(name=label, value=share, tone=MODEL)], text=say.percent(share))])
+        for label, share in question_rows(questions)
+    ]
+    title = f"Answers to {questions['count']:,} questions"
+    yield Figure(views=[("", Bars(title=title, x_title="share of the questions", groups=groups, format=say.percent))])
+    if questions["furthest"]:
+        columns = row_columns(questions["furthest"])
+        rows = [[_cell(column, row[column]) for column in columns] for row in questions["furthest"]]
+        yield Table(title="Furthest from right", columns=[*map(say.title, columns)], rows=rows, wide=True)
 
 
 def _cell(name: str, value: Any) -> str:

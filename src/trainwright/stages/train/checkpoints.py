@@ -340,11 +340,8 @@ class Checkpoints:
         if self._elsewhere is None or not self._world.leads:
             return
         paths = self.paths()
-        fetched = self._elsewhere.fetch(after=step_of(paths[-1]) if paths else -1)
-        if fetched is None:
-            return
-        best = self._elsewhere.fetch_best(self._policy.metric, self._policy.best_of) if self._policy.best else []
-        for path in (fetched, *best):
+        best = (self._policy.metric, self._policy.best_of) if self._policy.best else None
+        for path in self._elsewhere.fetch(after=step_of(paths[-1]) if paths else -1, best=best):
             self._events.message(f"{path.name} comes from where checkpoints go")
 
 

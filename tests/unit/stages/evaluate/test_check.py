@@ -20,6 +20,26 @@ def test_the_advice_can_be_followed(tmp_path) -> None:
     assert list(problems(planned_recipe(tmp_path, shares, f"evaluate.splits={advice[1]}"), None)) == []
 
 
+def test_questions_are_read_before_anything_runs(tmp_path) -> None:
+    path = tmp_path / "questions.jsonl"
+    (problem,) = problems(planned_recipe(tmp_path, f"evaluate.questions={{path: {path}}}"), None)
+    assert (problem.where, problem.what) == ("evaluate.questions", "cannot read the questions")
+    assert problem.seen == f"{path} No such file or directory"
+    path.write_text('{"question": "1+1?", "answer": "2"}\n{"question": "2+2?"}\n')
+    (problem,) = problems(planned_recipe(tmp_path, f"evaluate.questions={{path: {path}}}"), None)
+    assert problem.seen == f"{path}:2 keys question"
+    path.write_text('{"question": "1+1?", "answer": "2"}\n')
+    assert list(problems(planned_recipe(tmp_path, f"evaluate.questions={{path: {path}}}"), None)) == []
+
+
+def test_a_model_that_writes_no_text_is_asked_nothing(tmp_path) -> None:
+    (tmp_path / "q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n')
+    asked = f"evaluate.questions={{path: {tmp_path}/q.jsonl}}"
+    classes = ("task={name: classify, labels: [a, b]}", "data.sources=[{kind: jsonl, paths: [x], label_key: y}]")
+    found = [each.where for each in problems(planned_recipe(tmp_path, asked, *classes), None)]
+    assert "evaluate.questions" in found
+
+
 def test_an_empty_prompt_is_named_by_its_place(tmp_path) -> None:
     (problem,) = problems(planned_recipe(tmp_path, "evaluate.prompts=[a, '']"), None)
     assert problem.where == "evaluate.prompts.1"

@@ -48,6 +48,18 @@ def test_the_model_stands_among_the_baselines_by_rank(record):
     assert [label for label, _ in chart.groups] == ["8-gram", "this model", "xz -6", "gzip -9", "5-gram", "3-gram"]
 
 
+def test_answers_to_questions_are_drawn_and_the_furthest_listed(tmp_path, fake):
+    metrics = {"exact_match": {"value": 0.25, "unit": ""}}
+    furthest = [{"question": "1+1?", "said": "3", "right": "2", "word_f1": 0.0}]
+    asked = {"count": 4, "metrics": metrics, "furthest": furthest, "too_long": 0}
+    evaluation = {"format": 2, "task": "classify", "splits": {"test": CLASSIFIED}, "questions": asked}
+    section = quality(fake.run(tmp_path, fake.recipe(), replace={"evaluate": evaluation}))
+    chart, table = section.blocks[-2].views[0][1], section.blocks[-1]
+    assert (chart.title, chart.groups[0][0]) == ("Answers to 4 questions", "right to the letter")
+    assert chart.groups[0][1][0].text == "25 %"
+    assert table.rows == [["1+1?", "3", "2", "0"]]
+
+
 def test_document_sizes_are_open_at_the_top(record):
     table = [block for block in quality(record).blocks if isinstance(block, Table)][-1]
     assert table.columns == ["from", "to", "documents", "text", "bits per byte"]

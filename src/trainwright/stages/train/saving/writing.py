@@ -30,6 +30,10 @@ Exchange = Callable[[Any], list[Any]]
 """Gives a value to all ranks and returns theirs, by number."""
 
 
+Best = tuple[str, Callable[[Mapping[int, float]], list[int]]]
+"""A metric, and which steps are the best by its values."""
+
+
 class Copies(Protocol):
     """Another place that complete checkpoints go to: ``runtime.elsewhere.Mirror``, loaded where there is one."""
 
@@ -49,11 +53,8 @@ class Copies(Protocol):
     def keep(self, names: Sequence[str]) -> None:
         """Deletes all checkpoints there but these."""
 
-    def fetch(self, *, after: int) -> Path | None:
-        """Copies the newest checkpoint from there if it is of a later step than ``after``; returns it."""
-
-    def fetch_best(self, metric: str, best_of: Callable[[Mapping[int, float]], list[int]]) -> list[Path]:
-        """Copies those of the best that are not here; returns them."""
+    def fetch(self, *, after: int, best: Best | None) -> list[Path]:
+        """Copies the newest checkpoint if it is of a later step than ``after``, then the best ones; returns them."""
 
 
 @dataclass(frozen=True, slots=True)
