@@ -23,7 +23,7 @@ from trainwright.artifact.model_folder import (
     TOKENIZER_CONFIG,
 )
 from trainwright.artifact.store import Artifact, open_artifact
-from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
+from trainwright.core.errors import DataError, RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.frozen import dataclass
 from trainwright.core.paths import local_path
@@ -180,10 +180,18 @@ def _evaluated_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
     """Plug-ins' code, questions; of labelled texts, whether the package is there that they are compared by."""
     code = _code(_network_and_task(recipe))
     if recipe.evaluate.questions is not None:
-        code["questions"] = file_digest(local_path(recipe.evaluate.questions.path))
+        code["questions"] = _questions_digest(recipe.evaluate.questions.path)
     if recipe.task.kind.needs != "documents-with-labels":
         return code
     return code | {"words": "scikit-learn" if installed("sklearn") else "none"}
+
+
+def _questions_digest(path: str) -> str:
+    try:
+        return file_digest(local_path(path))
+    except OSError as error:
+        seen = f"{path}: {error.strerror}"
+        raise DataError("cannot read the questions", where="evaluate.questions.path", seen=seen) from error
 
 
 def _exported_with(recipe: Recipe, root: Path) -> Mapping[str, str]:

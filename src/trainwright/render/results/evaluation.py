@@ -42,7 +42,12 @@ def _show_questions(questions: Mapping[str, Any] | None, page: Page) -> None:
     page.table((f"{questions['count']:,} questions", "share"), rows)
     if questions["too_long"]:
         page.note(f"{questions['too_long']:,} leave no room for an answer in the context, and count as not answered")
-    _show_table("furthest from right", questions["furthest"], page)
+    furthest = [{key: _in_one_line(value) for key, value in row.items()} for row in questions["furthest"]]
+    _show_table("furthest from right", furthest, page)
+
+
+def _in_one_line(value: Any) -> Any:
+    return value.replace("\n", "\\n") if isinstance(value, str) else value
 
 
 def question_rows(questions: Mapping[str, Any]) -> list[tuple[str, float]]:

@@ -94,6 +94,7 @@ PHRASES: Mapping[str, tuple[tuple[str, Phrase], ...]] = {
         ("test_accuracy", _form("test accuracy {}", "{:.1%}".format)),
         ("test_macro_f1", _form("macro F1 {}", "{:.3f}".format)),
         ("validation_accuracy", _form("validation accuracy {}", "{:.1%}".format)),
+        ("questions_exact_match", _form("{} of the questions right", "{:.1%}".format)),
     ),
     "audit": (
         ("seconds_ratio", _form("training time {} against the plan", difference)),

@@ -39,11 +39,11 @@ def test_shows_splits_and_completions():
 def test_shows_how_many_questions_were_answered_right():
     page = WrittenPage()
     metrics = {name: {"value": value, "unit": ""} for name, value in (("exact_match", 0.5), ("word_f1", 0.75))}
-    furthest = [{"question": "1+1?", "said": "3", "right": "2", "word_f1": 0.0}]
+    furthest = [{"question": "1+1\n?", "said": "3", "right": "2", "word_f1": 0.0}]
     questions = {"count": 1200, "metrics": metrics, "furthest": furthest, "too_long": 1000}
     show({"splits": {"test": split(1.7)}, "completions": [], "questions": questions}, page)
     assert page.tables["1,200 questions"] == [("right to the letter", "0.5000"), ("F1 of words", "0.7500")]
-    assert page.tables["furthest from right"] == [("1+1?", "3", "2", "0.0000")]
+    assert page.tables["furthest from right"] == [("1+1\\n?", "3", "2", "0.0000")]
     assert page.notes == ["1,000 leave no room for an answer in the context, and count as not answered"]
 
 
