@@ -22,11 +22,11 @@ class TargetScale:
     def of(cls, numbers: Iterable[float]) -> TargetScale:
         """Returns the scale of one or more numbers: over their count, not one less; the sums are rounded once.
 
-        Where a sum leaves what a float holds, so does ``std``: it is infinite.
+        Of equal numbers ``std`` is 0, though a mean may be rounded. Where a sum leaves what a float holds, infinite.
         """
         each = list(numbers)
         try:
-            mean = fsum(each) / len(each)
+            mean = fsum(each) / len(each) if min(each) < max(each) else each[0]
             return cls(mean=mean, std=sqrt(fsum((number - mean) * (number - mean) for number in each) / len(each)))
         except OverflowError:
             return cls(mean=0.0, std=inf)

@@ -20,4 +20,11 @@ def test_equal_numbers_and_too_large_ones_are_of_no_use(numbers, usable) -> None
 
 
 def test_sums_that_overflow_have_no_deviation() -> None:
-    assert TargetScale.of([1.7e308, 1.7e308]).std == math.inf
+    assert TargetScale.of([1.7e308, 1.6e308]).std == math.inf
+
+
+@pytest.mark.parametrize(("number", "count"), [(0.1, 3), (0.3, 109), (7.7, 9), (1.7e308, 2), (4.5, 1)])
+def test_equal_numbers_have_no_deviation_though_their_mean_is_rounded(number, count) -> None:
+    scale = TargetScale.of([number] * count)
+    assert scale == TargetScale(mean=number, std=0.0)
+    assert not scale.usable

@@ -40,14 +40,14 @@ class MupSection(Section):
 
     def refusal(self, task: TaskSection, train: TrainSection) -> str | None:
         """Returns why a task or a training cannot follow the width, or None."""
-        if task.labels:
+        if task.outputs:
             return f"it scales logits over the vocabulary, and the task {task.name} has another head"
         if train.method.adapts:
             return "adapters have rates of their own, which do not follow the width of what they are beside"
         if (optimizer := train.optimizer).name not in OPTIMIZERS:
             return f"train.optimizer.name={optimizer.name} has other rules of width than {' and '.join(OPTIMIZERS)}"
-        penalty = isinstance(optimizer, AdamSection) and optimizer.weight_decay
-        if penalty or train.loss.penalises:
+        of_group = any(group.weight_decay for group in optimizer.groups)
+        if (isinstance(optimizer, AdamSection) and (optimizer.weight_decay or of_group)) or train.loss.penalises:
             return "a penalty in the gradient does not follow the width: use the weight_decay of adamw in its place"
         return None
 

@@ -60,13 +60,20 @@ LABELLED = {"kind": "jsonl", "paths": ["a.jsonl"], "label_key": "label"}
         ({"optimizer": {"name": "muon"}}, {}, "muon has other rules of width than adamw and adam"),
         ({"optimizer": {"name": "sgd"}}, {}, "sgd has other rules"),
         ({"optimizer": {"name": "adam", "weight_decay": 0.1}}, {}, "penalty in the gradient"),
+        (
+            {"optimizer": {"name": "adam", "groups": [{"match": "blocks.*", "weight_decay": 0.1}]}},
+            {},
+            "penalty in the gradient",
+        ),
         ({"loss": {"l2_weight": 0.1}}, {}, "penalty in the gradient"),
         ({"method": {"name": "lora"}}, {}, "adapters have rates of their own"),
         ({}, {"name": "classify", "labels": ["a", "b"]}, "the task classify has another head"),
+        ({}, {"name": "regress"}, "the task regress has another head"),
     ],
 )
 def test_a_training_that_cannot_follow_is_refused_by_name(train, task, words):
     source = LABELLED if task else {"kind": "python-stdlib"}
+    source = source | ({"label_kind": "number"} if task.get("name") == "regress" else {})
     recipe = {"name": "wide", "model": SHAPE | {"mup": {"base_width": 64}}, "data": {"sources": [source]}}
     with pytest.raises(ValueError, match=words):
         Recipe.model_validate(recipe | {"train": train} | ({"task": task} if task else {}))
