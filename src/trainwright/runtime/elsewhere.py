@@ -282,7 +282,7 @@ class Mirror:
         self.place.keep(names)
 
     def fetch(self, *, after: int, best: Best | None) -> list[Path]:
-        """Copies a newer checkpoint from there, and the best ones beside it, by this rank alone; returns them.
+        """Copies a newer checkpoint from there, and the best ones that are not here, by this rank alone; returns them.
 
         Args:
             after: the last step that is here.
@@ -293,9 +293,9 @@ class Mirror:
             DataError: an index is damaged.
         """
         newest = self.place.fetch(self._root, after=after)
-        if newest is None:
-            return []
-        return [newest, *(() if best is None else self.place.fetch_best(self._root, *best))]
+        # Though nothing is newer there: a start that ended between the two has the newest one alone.
+        others = [] if best is None else self.place.fetch_best(self._root, *best)
+        return others if newest is None else [newest, *others]
 
     def _missing(self, kept: Sequence[str], owed: set[str]) -> dict[str, list[str]]:
         """Returns the files of each checkpoint to copy, the newest first; what is there of it is complete no more."""

@@ -54,7 +54,7 @@ class Copies(Protocol):
         """Deletes all checkpoints there but these."""
 
     def fetch(self, *, after: int, best: Best | None) -> list[Path]:
-        """Copies the newest checkpoint if it is of a later step than ``after``, then the best ones; returns them."""
+        """Copies the newest checkpoint if its step is after ``after``, then the best ones not here; returns them."""
 
 
 @dataclass(frozen=True, slots=True)

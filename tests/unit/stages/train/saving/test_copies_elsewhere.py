@@ -50,7 +50,10 @@ def test_another_machine_goes_on_to_the_same_bits(make_recipe, inputs_for, train
     assert names(place, there) == ["step-00000007", "step-00000008"]
 
 
-def test_another_machine_has_the_best_weights_too(make_recipe, inputs_for, train, tmp_path, place) -> None:
+@pytest.mark.parametrize("has", ["nothing", "the newest"])
+def test_another_machine_has_the_best_weights_too(make_recipe, inputs_for, train, tmp_path, place, has) -> None:
+    """So it has where its first start ended when the newest checkpoint had come and the best had not."""
+
     def stop(event) -> None:
         if event.kind == "progress" and event.value == 5:
             raise SystemExit(137)
@@ -60,6 +63,9 @@ def test_another_machine_has_the_best_weights_too(make_recipe, inputs_for, train
     inputs = inputs_for(recipe)
     with pytest.raises(SystemExit):
         train(recipe, inputs, tmp_path / "here" / "train-1.partial", (stop,))
+    if has == "the newest":
+        root = tmp_path / "new" / "train-1" / "checkpoints"
+        assert Elsewhere(recipe.train.exec.checkpoint_to, tmp_path / "new" / "train-1").fetch(root, after=-1)
     train(recipe, inputs, tmp_path / "new" / "train-1")
     summary = json.loads((tmp_path / "new" / "train-1" / "summary.json").read_text())
     assert (summary["steps"], summary["early_stopping"]["result_step"]) == (6, 2)
