@@ -11,15 +11,25 @@ from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
+    HFValidationError,
     LocalEntryNotFoundError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
 from huggingface_hub.utils.tqdm import tqdm
 
-from trainwright.artifact.hub.base import OnHub, is_whole
-from trainwright.artifact.model_folder import CHAT_TEMPLATE, HUGGINGFACE, INDEX, SHAPE_FILE, WEIGHTS, weight_files
-from trainwright.core.errors import DataError, MachineError, in_one_line
+from trainwright.artifact.hub.base import FORM, OnHub, is_whole
+from trainwright.artifact.model_folder import (
+    CHAT_TEMPLATE,
+    HUGGINGFACE,
+    IMAGE_PROCESSOR,
+    INDEX,
+    SHAPE_FILE,
+    TOKENIZER,
+    WEIGHTS,
+    weight_files,
+)
+from trainwright.core.errors import DataError, MachineError, RecipeError, in_one_line
 
 SMALL_FILES = ("*.json", CHAT_TEMPLATE)
 """Shape, tokenizer, template, and where weights lie in many files their names."""
@@ -30,9 +40,12 @@ def snapshot(model: OnHub, *, weights: bool) -> Path:
     folder = _cached(model) or _download(model, SMALL_FILES, progress=_Silent)
     if not weights or is_whole(folder):
         return folder
-    names = [path.name for path in weight_files(folder)] if (folder / INDEX).is_file() else [WEIGHTS]
     # Of the commit that the small files are of, whatever the branch has come to since.
-    whole = _download(OnHub(repository=model.repository, revision=folder.name), names)
+    commit = OnHub(repository=model.repository, revision=folder.name)
+    if not (folder / INDEX).is_file():  # others fill the cache too: that it has no index says nothing of the hub
+        _download(commit, SMALL_FILES, progress=_Silent)
+    names = [path.name for path in weight_files(folder)] if (folder / INDEX).is_file() else [WEIGHTS]
+    whole = _download(commit, names)
     if not is_whole(whole):
         fix = "name a model that has been converted, or convert it with transformers' save_pretrained"
         raise DataError("no weights in safetensors here", where=model, expected=f"{WEIGHTS} or {INDEX}", fix=fix)
@@ -40,7 +53,11 @@ def snapshot(model: OnHub, *, weights: bool) -> Path:
 
 
 def _cached(model: OnHub) -> Path | None:
-    """Returns the folder of a model's small files where the cache has them."""
+    """Returns the folder of a model's small files where the cache has them.
+
+    A configuration alone, which is what other software of the hub asks for first, is not taken for them: without the
+    files beside it a recipe would mean another tokenizer.
+    """
     try:
         folder = Path(
             snapshot_download(
@@ -53,7 +70,11 @@ def _cached(model: OnHub) -> Path | None:
         )
     except LocalEntryNotFoundError:
         return None
-    return folder if any((folder / name).is_file() for name in (SHAPE_FILE, HUGGINGFACE)) else None
+    except HFValidationError as error:
+        raise RecipeError("not the name of a model on the hub", seen=repr(str(model)), expected=FORM) from error
+    shape = any((folder / name).is_file() for name in (SHAPE_FILE, HUGGINGFACE))
+    reads = any((folder / name).is_file() for name in (TOKENIZER, IMAGE_PROCESSOR))
+    return folder if shape and reads else None
 
 
 def _download(model: OnHub, names: list[str] | tuple[str, ...], *, progress: type[tqdm] = tqdm) -> Path:

@@ -1,7 +1,7 @@
 """What is wrong with a data section and can be known without reading the corpus: each problem names its key.
 
 Nothing heavy is imported, no file but a tokenizer and the heads of a few others is opened and no network is asked, so
-that it may run before anything else does.
+that it may run before anything else does; but of a base on a hub, which was asked for when the recipe was read.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from trainwright.artifact.hub.base import base_folder
 from trainwright.artifact.tokenizer import end_of_text_id, load_tokenizer
 from trainwright.core.errors import DataError, MissingPackage, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path
@@ -45,10 +46,18 @@ def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[Trainwright
     """Returns the problems of the recipe's data section; ``tokenizer`` is for checks that count tokens."""
     del tokenizer
     found, base = problems(recipe.data), recipe.model.init_from
-    if base is None or recipe.data.chat.template is not None or Path(base).expanduser().exists():
+    others = tuple(problem for problem in found if str(problem.where) != TEMPLATE)
+    if len(others) == len(found) or base is None or recipe.data.chat.template is not None:
         return found
     # A template that is left out is the base's, and that the base is not there is said under its own key.
-    return tuple(problem for problem in found if str(problem.where) != TEMPLATE)
+    return found if _is_there(base) else others
+
+
+def _is_there(base: str) -> bool:
+    try:
+        return base_folder(base, weights=False).exists()
+    except TrainwrightError:
+        return False
 
 
 def _sources(section: DataSection) -> Iterator[TrainwrightError]:

@@ -6,10 +6,11 @@ import json
 import socket
 
 import pytest
+from huggingface_hub import hf_hub_download
 
 from fixtures.hub import COMMIT, ask, serving
 from trainwright.artifact.hub.base import base_folder, base_identity, is_whole
-from trainwright.core.errors import DataError, MachineError
+from trainwright.core.errors import DataError, MachineError, RecipeError
 
 MODEL = "hf://some/model"
 
@@ -50,6 +51,22 @@ def test_a_plan_loads_no_weights_and_training_those_of_the_index_once(hub, monke
     ask(monkeypatch, f"http://127.0.0.1:{_unused_port()}", tmp_path / "cache")
     assert base_folder(MODEL, weights=True) == folder, "from the cache, without a hub"
     assert base_folder(f"{MODEL}@{COMMIT}", weights=True) == folder
+
+
+def test_what_other_software_left_in_the_cache_is_not_taken_for_the_model(hub):
+    hf_hub_download("some/model", "config.json")
+    folder = base_folder(MODEL, weights=False)
+    assert (folder / "tokenizer.json").is_file()
+    (folder / "model.safetensors.index.json").unlink()
+    assert is_whole(base_folder(MODEL, weights=True))
+
+
+@pytest.mark.parametrize("name", ["hf://some/mo--del", "hf://-some/model", "hf://some/model.git"])
+def test_a_name_that_no_model_can_have_is_one_line(hub, name):
+    with pytest.raises(RecipeError, match="not the name of a model on the hub") as error:
+        base_folder(name, weights=False)
+    assert name in str(error.value)
+    assert not hub.asked
 
 
 def test_without_a_hub_the_line_says_how_to_bring_the_files(hub, monkeypatch, tmp_path):

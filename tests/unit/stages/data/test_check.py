@@ -169,3 +169,17 @@ def test_where_the_base_is_missing_its_template_is_not_asked_for(tmp_path):
     (tmp_path / "base").mkdir()
     (problem,) = recipe_problems(recipe, None)
     assert problem.where == "data.chat.template", "a base that is there may lack one"
+
+
+def test_a_base_of_a_hub_that_is_there_is_asked_for_its_template(tmp_path, monkeypatch):
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' * 3)
+    (base := tmp_path / "cached").mkdir()
+    monkeypatch.setattr("trainwright.stages.data.check.base_folder", lambda _text, *, weights: base)
+    model = {"layers": 1, "width": 16, "heads": 2, "init_from": "hf://some/model"}
+    data = {"sources": [{"kind": "chats", "paths": [str(chats)]}]}
+    recipe = Recipe.model_validate({"name": "chat", "model": model, "data": data, "task": {"name": "chat"}})
+    assert [problem.where for problem in recipe_problems(recipe, None)] == ["data.chat.template"]
+    unknown = recipe.model_copy(update={"model": recipe.model.model_copy(update={"init_from": "~no-such-user/base"})})
+    monkeypatch.undo()
+    assert recipe_problems(unknown, None) == (), "said under its own key"
