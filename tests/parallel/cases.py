@@ -42,6 +42,7 @@ class Case:
     chats: bool = False
     preference: str = ""
     """Pairs of answers with the loss dpo or orpo, or none."""
+    taught: bool = False  # by a frozen teacher of another width
     whole: str = ""
     """Of a document: many labels, or its number with the loss mse or mae."""
     terms: bool = False
@@ -80,7 +81,9 @@ class Case:
         usual = {"pad_vocabulary": 1, "recompute": "none", "attention": "auto", "reduce": "fp32"}
         words += [f"{key}={getattr(self, key)}" for key, value in usual.items() if getattr(self, key) != value]
         words += [word for word in (self.adapter, self.preference, self.whole) if word]
-        words += [name for name in ("documents", "ragged", "dropout", "chats", "terms") if getattr(self, name)]
+        words += [
+            name for name in ("documents", "ragged", "dropout", "chats", "taught", "terms") if getattr(self, name)
+        ]
         return " ".join(words)
 
 
@@ -94,7 +97,6 @@ DATA_LAYOUTS = (
     {"dp_replicate": 4},
     {"dp_shard": 4},
 )
-
 
 PIPELINES = (
     {"pp": 2, "schedule": "gpipe"},
@@ -114,7 +116,6 @@ PIPELINES = (
 )
 """Of a model with four blocks, so that each stage has one at least."""
 
-
 TENSORS: tuple[Mapping[str, object], ...] = (
     {"tp": 2},
     {"tp": 2, "sequence_parallel": False},
@@ -128,7 +129,6 @@ TENSORS: tuple[Mapping[str, object], ...] = (
     {"tp": 2, "pp": 2, "dp_shard": 2, "zero_stage": 1},
 )
 """The heads of keys of a llama are two: four ranks keep copies of them."""
-
 
 SETTINGS: tuple[dict[str, object], ...] = (
     {"family": "llama", "dtype": "fp64", "micro_batch": 3, "documents": True, "ragged": True},
@@ -200,13 +200,15 @@ PREFERRED = (
     Case(layout={"dp_shard": 2}, preference="dpo", dropout=True, recompute="full", micro_batch=1),
     Case(layout={"tp": 2}, preference="dpo", pad_vocabulary=16),
     Case(layout={"tp": 2, "dp_shard": 2}, family="gpt2", preference="orpo", dropout=True),
+    Case(layout={"dp_shard": 2}, taught=True, documents=True, ragged=True, micro_batch=1),
+    Case(layout={"cp": 2}, family="gpt2", taught=True, documents=True, ragged=True),
     Case(layout={"dp_shard": 2}, whole="many", dropout=True, micro_batch=1),
     Case(layout={"tp": 2}, whole="many"),
     Case(layout={"dp_shard": 2}, family="bert", whole="mse", dropout=True, micro_batch=1),
     Case(layout={"cp": 2}, family="gpt2", whole="many"),
     Case(layout={"cp": 2}, whole="mae"),
 )
-"""Losses that are no sums over tokens: of two answers in a sequence, whose pairs are not equally many; of labels."""
+"""Losses of two answers in a sequence, whose pairs are not equally many; of labels; of a teacher's logits."""
 
 UNEQUAL = (
     Case(layout={"dp_replicate": 2, "shares": (3, 1)}, documents=True, ragged=True, micro_batch=1),

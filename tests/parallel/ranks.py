@@ -31,6 +31,7 @@ from trainwright.model.parts.width import follow_width
 from trainwright.model.precision.loss_scale import LossScale
 from trainwright.model.regularisation.terms import add_terms
 from trainwright.model.tasks.chat import Chat
+from trainwright.model.tasks.distillation.distill import Distill
 from trainwright.model.tasks.documents.classify_many import ClassifyMany
 from trainwright.model.tasks.documents.regress import Regress
 from trainwright.model.tasks.masked import Gaps, Masked
@@ -45,7 +46,7 @@ from trainwright.spec.parts.adaptation import LowRank
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.sections.faults import FaultsSection
-from trainwright.spec.sections.task import PreferenceSection
+from trainwright.spec.sections.task import DistillSection, PreferenceSection
 from trainwright.spec.sections.train import LossScaleSection
 from trainwright.spec.sections.updates.loss import LossSection
 from trainwright.spec.sections.updates.optimizer import (
@@ -171,6 +172,17 @@ def adapt(network: Network, method: str) -> None:
             parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype), alpha=0.05)
 
 
+def taught(end_of_text: int | None, dtype: torch.dtype) -> Distill:
+    """The task whose teacher has another width and other weights than the network that learns."""
+    teacher = build_network(spec("gpt2", width=24, heads=3, kv_heads=3), dtype=dtype).to(dtype)
+    teacher.initialise(8)
+    with torch.no_grad():
+        for parameter in teacher.parameters():
+            parameter.mul_(3)
+    how = DistillSection(name="distill", teacher="x", temperature=2.0, alpha=0.6)
+    return Distill(sequence_tokens=SEQUENCE_TOKENS, end_of_text=end_of_text, how=how).taught_by(teacher)
+
+
 def compared(case: Case, step: int) -> bool:
     """Whether what a step computes is held against one process: every step of plain descent, else the ends."""
     return case.optimizer == "sgd" or step in (0, case.steps)
@@ -214,6 +226,8 @@ class Training:
         if case.preference:
             how = PreferenceSection(name="preference", loss=case.preference, beta=0.5)
             task = Preference(sequence_tokens=SEQUENCE_TOKENS, how=how)
+        if case.taught:
+            task = taught(apart, dtype)
         self.optimizers = Optimizers(self.network, SECTIONS[case.optimizer])
         clock = PhaseClock(torch.device("cpu"))
         clock.start()

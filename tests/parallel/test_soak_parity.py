@@ -41,7 +41,8 @@ def product_of(layout: Mapping[str, object]) -> tuple[Case, ...]:
 
 def refused(case: Case) -> list[str]:
     recompute = case.model.get("recompute", getattr(case, "recompute", "none"))
-    return list(refusals(case.parallel, recompute=recompute, blocks=BLOCKS))
+    whole = {"pipelines": not case.taught, "tensors": not case.taught}
+    return list(refusals(case.parallel, recompute=recompute, blocks=BLOCKS, **whole))
 
 
 @pytest.mark.timeout(3600)

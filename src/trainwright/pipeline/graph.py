@@ -21,6 +21,7 @@ from trainwright.artifact.model_folder import (
     TARGET_SCALE,
     TOKENIZER,
     TOKENIZER_CONFIG,
+    shape_file,
 )
 from trainwright.artifact.store import Artifact, open_artifact
 from trainwright.core.errors import DataError, RecipeError, RecipeErrors, TrainwrightError
@@ -44,6 +45,7 @@ from trainwright.pipeline.identities import (
 from trainwright.spec.manifest import KINDS
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import TokenizerSection
+from trainwright.spec.sections.task import DistillSection
 
 DATASET_FILES = (
     "dataset.json",
@@ -129,7 +131,8 @@ def _estimate(recipe: Recipe, root: Path) -> Mapping[str, str]:
         facts["corpus_bytes"] = str(size_bytes)
     if recipe.data.tokenizer.path is not None:
         facts["tokenizer"] = file_digest(local_path(recipe.data.tokenizer.path))
-    return facts
+    shape = shape_file(local_path(recipe.task.teacher)) if isinstance(recipe.task, DistillSection) else None
+    return facts if shape is None else facts | {"teacher": file_digest(shape)}
 
 
 def corpus_bytes(recipe: Recipe, *, remote: bool = True) -> int | None:
@@ -167,10 +170,12 @@ def _network_and_task(recipe: Recipe) -> dict[str, str]:
 
 
 def _trained_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
-    """Pretrained weights, and the code of plug-ins."""
+    """Pretrained weights, a teacher's, and the code of plug-ins."""
     train = recipe.train
     rules = {"train.optimizer.name": train.optimizer.name, "train.schedule.name": train.schedule.name}
     code = _code(_network_and_task(recipe) | rules)
+    if isinstance(recipe.task, DistillSection):
+        code |= {"teacher": directory_digest(local_path(recipe.task.teacher))}
     if recipe.model.init_from is None:
         return code
     return code | {"init_from": base_identity(recipe.model.init_from)}

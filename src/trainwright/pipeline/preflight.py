@@ -13,6 +13,7 @@ from trainwright.artifact.tokenizer import load_tokenizer
 from trainwright.core.errors import MachineError, RecipeErrors, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.core.registry import load
+from trainwright.pipeline.base.teacher import teacher_problems
 from trainwright.pipeline.base.weights import base_problems
 from trainwright.pipeline.graph import Step, upstream
 from trainwright.pipeline.length_and_labels import dataset_problems
@@ -103,6 +104,7 @@ def _of_step(
     yield from load(str(step.stage.check), kind="check")(with_trained_model(step, line), tokenizer)
     if step.stage.makes == "checkpoint":
         yield from base_problems(step, line, tokenizer, load_torch=load_torch)
+        yield from teacher_problems(step.recipe, tokenizer, load_torch=load_torch)
         if load_torch:
             yield from _no_device(step.recipe)
     if step.stage.makes in ("plan", "checkpoint"):

@@ -158,6 +158,22 @@ class DividesSequences(Task, Protocol):
         """
 
 
+@runtime_checkable
+class TellsParts(Task, Protocol):
+    """A task whose loss is a sum of parts, which training reports apart."""
+
+    def told(self) -> Mapping[str, Tensor]:
+        """Returns by metric what the losses since it was last asked are made of, each summed in nats; forgets it."""
+
+
+@runtime_checkable
+class HasTeacher(Task, Protocol):
+    """A task whose loss needs another network, which is loaded for training alone."""
+
+    def taught_by(self, teacher: Network) -> Task:
+        """Returns the task with that network, which is frozen, on the device of the one that learns."""
+
+
 References = Mapping[str, NDArray[np.float32]]
 """By split, of each token the logarithm of its probability for the first network; 0 where nobody asks for it."""
 Part = tuple[NDArray[np.int64], NDArray[np.float32], int, int]

@@ -29,6 +29,7 @@ class TaskKind:
         networks: the kinds of networks that can learn it.
         divides: its sequences may lie on several ranks (``cp``): the ``Task`` is one that ``DividesSequences``.
         pipelines: its network may lie on several ranks in stages (``pp``).
+        tensors: its network's matrices may be cut among several ranks (``tp``).
         smooths: its loss is the cross-entropy of the network's ``head_loss``, whose targets ``train.loss`` can change.
         measured: its batches cost one pass of the network forth and back, as plans count those of every task.
         loss_unit: what its loss is in, summed over what it is averaged over.
@@ -51,6 +52,7 @@ class TaskKind:
     networks: tuple[ModelKind, ...] = ("decoder", "encoder")
     divides: bool = False
     pipelines: bool = True
+    tensors: bool = True
     smooths: bool = False
     measured: bool = False
     loss_unit: str = "nats"
@@ -119,6 +121,13 @@ TASKS: Mapping[str, TaskKind] = {
         networks=("decoder",),
         pipelines=False,
     ),
+    "distill": TaskKind(
+        make="trainwright.model.tasks.distillation.distill:distill",
+        networks=("decoder",),
+        divides=True,
+        pipelines=False,
+        tensors=False,
+    ),
 }
 TASK = Extension("task", TASKS, InstanceOf(TaskKind))
 MOST_SHOWN = 20
@@ -130,7 +139,7 @@ class TaskSection(Section):
     name: Annotated[str, TASK] = Field(
         "next-token",
         description="predict the next token, fill gaps, classify documents (by one label or many) or images, tell a "
-        "number of a document, answer in chats, prefer answers",
+        "number of a document, answer in chats, prefer answers, learn from a teacher's logits",
     )
     labels: tuple[str, ...] = Field((), description="the classes in the head's order, for a task that has classes")
 
@@ -217,9 +226,26 @@ class PreferenceSection(TaskSection):
         return self
 
 
+class DistillSection(TaskSection):
+    """Next tokens as a larger network predicts them, and as they are."""
+
+    teacher: str = Field(
+        min_length=1,
+        description="directory of the model to learn from: a checkpoint, a bundle or one of Hugging Face, with this "
+        "training's tokenizer",
+    )
+    temperature: float = Field(
+        2.0, gt=0, le=100, description="what the logits of both are divided by before they are compared; 1: nothing"
+    )
+    alpha: float = Field(
+        0.5, gt=0, le=1, description="weight of the teacher; the rest is that of the cross-entropy of the tokens"
+    )
+
+
 TASK_KEYS: Mapping[str, type[TaskSection]] = {
     "regress": RegressSection,
     "classify-images": ImageTaskSection,
     "preference": PreferenceSection,
+    "distill": DistillSection,
 }
 """Tasks of ours that have keys of their own."""

@@ -55,6 +55,7 @@ from trainwright.stages.plan.kernels import executable
 from trainwright.stages.plan.precision import at_precision, check_frozen
 from trainwright.stages.plan.ranks import here_for, kept, layout_of
 from trainwright.stages.plan.rates import rate_assumptions
+from trainwright.stages.plan.teacher import of_teacher
 
 ONE_DEVICE = ParallelPlan()
 REFUSES = "trainwright.stages.train.layout:refuses"
@@ -181,7 +182,8 @@ def _layouts(workload: Workload, sizes: Sequence[int], parallel: ParallelPlan = 
 def _stand_ins(recipe: Recipe, workload: Workload) -> tuple[Assumption, ...]:
     """Returns what is counted as something else, parameters frozen by name among it, and rates as they are scaled."""
     frozen = any(group.frozen for group in recipe.train.optimizer.groups)
-    return (*of_unmeasured(recipe.unmeasured, workload.optimizer), *of_frozen(frozen), *rate_assumptions(recipe))
+    stand_ins = (*of_unmeasured(recipe.unmeasured, workload.optimizer), *of_frozen(frozen))
+    return (*stand_ins, *rate_assumptions(recipe), *of_teacher(recipe, workload))
 
 
 def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:

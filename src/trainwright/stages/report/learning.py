@@ -25,6 +25,8 @@ RATES = {
     "train/matrix_lr": "blocks' matrices",
 }
 """Learning rates by metric; training logs those that its optimizer has."""
+PARTS = {"train/cross_entropy": "cross-entropy", "train/kl": "divergence from the teacher"}
+"""Parts of the training loss, smoothed."""
 
 
 def learning(run: RunRecord) -> PageSection:
@@ -34,13 +36,11 @@ def learning(run: RunRecord) -> PageSection:
         return PageSection(
             key="learning", title="Learning", lead="", blocks=(_missing("Nothing was trained yet.", "train"),)
         )
-    return PageSection(key="learning", title="Learning", lead=lead, blocks=tuple(_curves(run)))
+    return PageSection(key="learning", title="Learning", lead=lead, blocks=(*_curves(run), *_parts(run)))
 
 
 def _curves(run: RunRecord) -> Iterator[Block]:
-    done = run.training
-    per_step = run.recipe.train.batch_tokens if done is None else done["tokens"] / done["steps"]
-    metrics = run.curves
+    per_step, metrics = _tokens_per_step(run), run.curves
 
     def series(name: str, curve: Curve, tone: int, form: Any = "line") -> Series:
         shown = thin(curve)
@@ -97,6 +97,24 @@ def _curves(run: RunRecord) -> Iterator[Block]:
                 title=title, x_title="tokens", y_title=unit, series=[line], y_format=form, zero=zero, height=220
             )
             yield Figure(views=[("", chart)])
+
+
+def _tokens_per_step(run: RunRecord) -> float:
+    done = run.training
+    return run.recipe.train.batch_tokens if done is None else done["tokens"] / done["steps"]
+
+
+def _parts(run: RunRecord) -> Iterator[Block]:
+    """Yields what the training loss is made of, where a task reports that."""
+    per_step = _tokens_per_step(run)
+    curves = [(name, smooth(run.curves[key])) for key, name in PARTS.items() if run.curves.get(key)]
+    lines = [
+        Series(name=name, xs=[step * per_step for step in curve.steps], ys=curve.values, tone=tone, form="line")
+        for tone, (name, curve) in enumerate((name, thin(curve)) for name, curve in curves)
+    ]
+    if lines:
+        chart = Lines(title="Parts of the loss", x_title="tokens", y_title="nats per token", series=lines, height=220)
+        yield Figure(views=[("", chart)])
 
 
 def samples(run: RunRecord) -> PageSection:

@@ -20,6 +20,7 @@ from trainwright.stages.train.layout import of_parts, refusals
 
 METRICS = {
     "next-token": ("loss", "bits_per_byte", "perplexity"),
+    "distill": ("loss", "bits_per_byte", "perplexity"),
     "masked": ("loss", "accuracy", "perplexity"),
     "chat": ("loss", "perplexity"),
     "classify": ("loss", "accuracy", "macro_f1"),
@@ -135,6 +136,7 @@ def _layout(recipe: Recipe) -> Iterator[RecipeError]:
         family=recipe.model.family,
         divides=recipe.task.kind.divides,
         pipelines=recipe.task.kind.pipelines,
+        tensors=recipe.task.kind.tensors,
         optimizer=train.optimizer,
         precision=train.precision,
         adapts=train.method.adapts,

@@ -40,6 +40,7 @@ def refusals(
     family: str | None = None,
     divides: bool = True,
     pipelines: bool = True,
+    tensors: bool = True,
     optimizer: OptimizerSection | None = None,
     precision: str | None = None,
     adapts: bool = False,
@@ -48,8 +49,8 @@ def refusals(
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
 
     ``divides``: whether the task's sequences may lie on several ranks, ``pipelines``: whether its network may, in
-    stages. ``optimizer``: the recipe's, where it is known. ``adapts``: adapters are trained,
-    ``quantised``: beside a base in nf4.
+    stages, ``tensors``: with matrices that are cut. ``optimizer``: the recipe's, where it is known. ``adapts``:
+    adapters are trained, ``quantised``: beside a base in nf4.
     """
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
@@ -64,6 +65,8 @@ def refusals(
         alone += (f"cp={parallel.cp}: the task reads whole sequences; set cp=1",)
     if parallel.pp > 1 and not pipelines:
         alone += (f"pp={parallel.pp}: the task needs its network on each rank; set pp=1",)
+    if parallel.tp > 1 and not tensors:
+        alone += (f"tp={parallel.tp}: the task compares all logits of a token on one rank; set tp=1",)
     alone += () if optimizer is None else optimizer.refusals(parallel)
     if adapts:
         alone += load(OF_ADAPTERS, kind="layout")(parallel, precision, quantised=quantised, recompute=recompute)
@@ -90,6 +93,7 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
                 family=model.family,
                 divides=recipe.task.kind.divides,
                 pipelines=recipe.task.kind.pipelines,
+                tensors=recipe.task.kind.tensors,
                 optimizer=recipe.train.optimizer,
                 precision=work.precision,
                 adapts=work.adapter is not None,

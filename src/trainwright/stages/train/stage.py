@@ -23,7 +23,7 @@ from trainwright.core.registry import load
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.model.optimizers.groups import lines
-from trainwright.model.tasks.task import load_task, refers, without_reference
+from trainwright.model.tasks.task import HasTeacher, load_task, refers, without_reference
 from trainwright.planner.plan.workload import average_start, resolve, steps_in
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
@@ -47,6 +47,7 @@ METHOD = "trainwright.stages.train.weights.method:apply"
 BASE_FOLDER = "trainwright.artifact.hub.base:base_folder"
 BASE = "trainwright.stages.train.base:begin_with"
 REFERENCE = "trainwright.stages.train.weights.reference:refer"
+TEACHER = "trainwright.model.tasks.distillation.teacher:load_teacher"
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
 FLOAT8 = "trainwright.model.precision.float8:convert"
 ELSEWHERE = "trainwright.runtime.elsewhere"
@@ -158,6 +159,10 @@ def trainer_of(
         elsewhere=None if how.checkpoint_to is None else _mirror(how.checkpoint_to, out, world),
     )
     task, follows = load_task(recipe, dataset), "base" in context.inputs
+    if isinstance(task, HasTeacher):
+        tokens, where = settings.sequence_tokens, {"device": settings.device, "dtype": settings.dtype}
+        teacher = load(TEACHER, kind="teacher")(recipe.task, tokenizer, sequence_tokens=tokens, **where)
+        task = task.taught_by(teacher)
     if not learns:
         task = without_reference(task, dataset.splits)
     elif refers(task):

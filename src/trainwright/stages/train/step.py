@@ -14,7 +14,7 @@ from torch import Tensor
 from trainwright.core.registry import load
 from trainwright.model.losses import Loss
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import Batch, Task
+from trainwright.model.tasks.task import Batch, Task, TellsParts
 from trainwright.runtime.device import compiler
 from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.runtime.timing.clock import PhaseClock
@@ -66,6 +66,7 @@ class TrainingStep:
             compiled: run the forward and backward passes through ``torch.compile``.
         """
         self.task = task
+        self._tells = task if isinstance(task, TellsParts) else None
         self.device = network.device
         self._trained = network.trained()
         self.parameters = list(self._trained.values())
@@ -98,6 +99,9 @@ class TrainingStep:
                 self.optimizers.leave_out()
             self.optimizers.zero_grad()
             update.beside.update(self.network.after_update(self.summed_up, made=made))
+            if self._tells is not None:
+                parts = self._tells.told().items()
+                update.beside.update({name: self.summed_up(part) / targets for name, part in parts})
         return update
 
     def penalise(self) -> None:
@@ -110,6 +114,8 @@ class TrainingStep:
         with self.clock.phase("preprocess"):
             denominator = self.denominator(batch)
             self.before_update(batch)
+            if self._tells is not None:
+                self._tells.told()  # what a rehearsal left
         micro_batches = list(self.micro_batches(batch))
         parts: list[Tensor] = []
         for micro in micro_batches:

@@ -41,7 +41,7 @@ def recipe(task, *sources) -> Recipe:
         ({"name": "classify", "labels": ["a", ""]}, "none may be empty"),
         (
             {"name": "clasify", "labels": ["a", "b"]},
-            "'classify', 'classify-many', 'regress', 'chat', 'classify-images', 'preference' or 'package.module:name'",
+            "'classify', 'classify-many', 'regress', 'chat', 'classify-images', 'preference', 'distill' or 'package",
         ),
     ],
 )
@@ -152,3 +152,24 @@ def test_networks_and_sources_that_preferences_do_not_have_are_refused():
                 "data": {"sources": [PAIRS]},
             }
         )
+
+
+def test_distillation_has_keys_of_its_own():
+    plain = recipe({"name": "distill", "teacher": "models/large"}, {"kind": "python-stdlib"}).task
+    keys = {"teacher": "models/large", "temperature": 2.0, "alpha": 0.5}
+    assert plain.model_dump() == {"name": "distill", "labels": ()} | keys
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({}, "teacher"),
+        ({"teacher": ""}, "at least 1 character"),
+        ({"teacher": "x", "temperature": 0}, "greater than 0"),
+        ({"teacher": "x", "alpha": 1.5}, "less than or equal to 1"),
+        ({"teacher": "x", "beta": 0.1}, "beta"),
+    ],
+)
+def test_distillations_that_cannot_be_are_refused(keys, message):
+    with pytest.raises(ValidationError, match=message):
+        recipe({"name": "distill"} | keys, {"kind": "python-stdlib"})

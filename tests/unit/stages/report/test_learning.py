@@ -38,6 +38,16 @@ def test_the_axis_has_the_losses_own_unit_and_a_tasks_metrics_are_drawn(tmp_path
     assert [(series.name, list(series.ys)) for series in charts["Validation"].series] == [("accuracy", [0.6, 0.7])]
 
 
+def test_parts_of_a_loss_are_drawn_apart(tmp_path, fake):
+    record = fake.run(tmp_path, fake.recipe())
+    with Events(record.artifacts["train"].path / "events.jsonl", run="r") as events:
+        events.metric("train/cross_entropy", 2.0, step=10)
+        events.metric("train/kl", 0.5, step=10)
+    charts = {block.title: block.views[0][1] for block in learning(record).blocks if isinstance(block, Figure)}
+    parts = [(series.name, list(series.ys)) for series in charts["Parts of the loss"].series]
+    assert parts == [("cross-entropy", [2.0]), ("divergence from the teacher", [0.5])]
+
+
 def test_samples_are_completions_and_the_served_answer(record):
     first, second = (block for block in samples(record).blocks if isinstance(block, Sample))
     assert first.overlap in first.completion

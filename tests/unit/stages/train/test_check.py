@@ -132,3 +132,19 @@ def test_what_preferences_measure_depends_on_their_loss(tmp_path) -> None:
     for key in ("label_smoothing", "z_weight"):
         (line,) = of(tmp_path, *PREFERS, f"train.loss.{key}=0.1")
         assert line.startswith(f"train.loss.{key}: the loss of preference is no cross-entropy")
+
+
+@pytest.mark.parametrize(
+    ("layout", "reason"),
+    [
+        ("{tp: 2}", "tp=2: the task compares all logits of a token on one rank; set tp=1"),
+        ("{pp: 2}", "pp=2: the task needs its network on each rank; set pp=1"),
+    ],
+)
+def test_layouts_that_distillation_does_not_have_are_refused_by_name(tmp_path, layout, reason) -> None:
+    keys = ("task.name=distill", "task.teacher=x")
+    (line,) = of(tmp_path, *keys, f"train.exec.layout={layout}")
+    assert line.startswith("train.exec.layout: the trainer cannot execute this") and reason in line
+    assert of(tmp_path, *keys, "train.exec.layout={cp: 2, dp_shard: 2}") == []
+    (line,) = of(tmp_path, *keys, "train.loss.z_weight=0.1")
+    assert line.startswith("train.loss.z_weight: the loss of distill is no cross-entropy")

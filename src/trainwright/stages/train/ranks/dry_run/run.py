@@ -42,6 +42,7 @@ from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
+from trainwright.spec.sections.task import DistillSection
 from trainwright.spec.summary import ParameterGroup
 from trainwright.spec.workload import MASKED_KERNELS, ParallelPlan, recomputed_blocks
 from trainwright.stages.train.layout import check_executable
@@ -156,6 +157,7 @@ def _notes(recipe: Recipe, plan: Plan) -> tuple[str, ...]:
         (attention in MASKED_KERNELS, masked),
         (plan.parallel.compile, "blocks are counted as they run before they are compiled"),
         (plan.parallel.shares, "every data-parallel rank is counted with the same sequences"),
+        (isinstance(recipe.task, DistillSection), "the teacher is not counted: neither its weights nor its passes"),
         (plan.workload.precision == "fp8", "products in float8 are counted as bf16's"),
     )
     return tuple(note for holds, note in notes if holds)

@@ -1,0 +1,1 @@
+"""Distillation: a network learns what a frozen one, its teacher, says of each token."""
