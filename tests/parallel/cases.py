@@ -45,15 +45,13 @@ class Case:
     taught: bool = False  # by a frozen teacher of another width
     whole: str = ""
     """Of a document: many labels, or its number with the loss mse or mae."""
-    terms: bool = False
-    """Of ``train.loss``: label smoothing, z-loss, L1 and L2."""
+    terms: bool = False  # of train.loss: label smoothing, z-loss, L1 and L2
     recompute: Recompute = "none"
     optimizer: str = "sgd"
     reduce: ReduceDtype = "fp32"
     pad_vocabulary: int = 1
     """In the layout; one process pads nothing."""
-    adapter: str = ""
-    """What is trained beside frozen weights: lora, dora, qlora, or all weights are."""
+    adapter: str = ""  # what is trained beside frozen weights: lora, dora, qlora; or all weights are
     attention: AttentionKernel = "auto"
     """In the layout; one process attends as usual."""
 
@@ -81,9 +79,8 @@ class Case:
         usual = {"pad_vocabulary": 1, "recompute": "none", "attention": "auto", "reduce": "fp32"}
         words += [f"{key}={getattr(self, key)}" for key, value in usual.items() if getattr(self, key) != value]
         words += [word for word in (self.adapter, self.preference, self.whole) if word]
-        words += [
-            name for name in ("documents", "ragged", "dropout", "chats", "taught", "terms") if getattr(self, name)
-        ]
+        flags = ("documents", "ragged", "dropout", "chats", "taught", "terms")
+        words += [flag for flag in flags if getattr(self, flag)]
         return " ".join(words)
 
 

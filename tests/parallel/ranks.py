@@ -46,7 +46,7 @@ from trainwright.spec.parts.adaptation import LowRank
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.sections.faults import FaultsSection
-from trainwright.spec.sections.task import DistillSection, PreferenceSection
+from trainwright.spec.sections.tasks.keys import DistillSection, PreferenceSection
 from trainwright.spec.sections.train import LossScaleSection
 from trainwright.spec.sections.updates.loss import LossSection
 from trainwright.spec.sections.updates.optimizer import (

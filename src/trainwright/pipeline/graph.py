@@ -24,6 +24,7 @@ from trainwright.artifact.model_folder import (
     shape_file,
 )
 from trainwright.artifact.store import Artifact, open_artifact
+from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import DataError, RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.frozen import dataclass
@@ -45,7 +46,7 @@ from trainwright.pipeline.identities import (
 from trainwright.spec.manifest import KINDS
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import TokenizerSection
-from trainwright.spec.sections.task import DistillSection
+from trainwright.spec.sections.tasks.keys import DistillSection
 
 DATASET_FILES = (
     "dataset.json",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.extension import REFERENCE_SCHEMA, Extension, declared_keys
+from trainwright.core.extension import Extension, declared_keys
 from trainwright.core.frozen import dataclass
 from trainwright.core.plug_in import described
-from trainwright.core.registry import is_reference
+from trainwright.core.registry import is_reference, load
+
+SCHEMA = "trainwright.core.config.by_name_schema:json_schema"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,19 +31,20 @@ class ByName:
     Args:
         extension: what may be named.
         base: the class that all others derive from; only the name may be required in it.
-        sections: the classes of ours that have keys of their own, by name.
+        sections: the classes of ours that have keys of their own, by name; as ``package.module:Class``, one that is
+            imported where it is named.
         tag: the key that names.
     """
 
     extension: Extension
     base: type[BaseModel]
-    sections: Mapping[str, type[BaseModel]] = field(default_factory=dict)
+    sections: Mapping[str, type[BaseModel] | str] = field(default_factory=dict)
     tag: str = "name"
 
     @property
     def classes(self) -> tuple[type[BaseModel], ...]:
         """Returns the base and the classes of ours."""
-        return tuple(dict.fromkeys((self.base, *self.sections.values())))
+        return tuple(dict.fromkeys((self.base, *map(self.section, self.sections))))
 
     def section(self, name: object) -> type[BaseModel]:
         """Returns the class of the keys beside a name.
@@ -50,7 +53,9 @@ class ByName:
             RecipeError: a plug-in cannot be imported, or is none, or declares keys that do not derive from the base.
         """
         if not isinstance(name, str) or not is_reference(name):
-            return self.sections.get(str(name), self.base)
+            ours = self.sections.get(str(name), self.base)
+            loaded: Any = load(ours, kind=self.extension.kind) if isinstance(ours, str) else ours
+            return cast("type[BaseModel]", loaded)
         keys = declared_keys(self.extension.load(name)) or self.base
         if isinstance(keys, type) and issubclass(keys, self.base):
             return keys
@@ -84,25 +89,12 @@ class ByName:
         return section.model_validate(value)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        ours = core_schema.union_schema([handler.generate_schema(section) for section in self.classes])
         as_it_is = core_schema.simple_ser_schema("any")
-        return core_schema.no_info_plain_validator_function(
-            self._validate, json_schema_input_schema=ours, serialization=as_it_is
-        )
+        return core_schema.no_info_plain_validator_function(self._validate, serialization=as_it_is)
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Returns one branch for each name of ours, one for plug-ins, whose keys are not known, and the names alone."""
-        ours, tag, default = handler(schema), self.tag, self.base.model_fields[self.tag].default
-        sections = dict(zip(self.classes, ours.get("anyOf", [ours]), strict=True))
-        branches = [
-            sections[self.section(name)] | {"properties": {tag: {"const": name}}, "required": [tag][name == default :]}
-            for name in self.extension.known
-        ]
-        branches.append({"type": "object", "properties": {tag: REFERENCE_SCHEMA}, "required": [tag]})
-        if len(self.base.model_fields) == 1:
-            fields = {name: self.section(name).model_fields.items() for name in self.extension.known}
-            needed = {name: {key for key, item in items if item.is_required()} for name, items in fields.items()}
-            branches += [{"enum": [name for name, keys in needed.items() if keys <= {tag}]}, REFERENCE_SCHEMA]
-        return {"anyOf": branches}
+        """Returns what ``by_name_schema`` makes, which training does without."""
+        branches: JsonSchemaValue = load(SCHEMA, kind="schema")(self, handler)
+        return branches

@@ -26,7 +26,7 @@ from trainwright.model.tasks.epochs import drawn
 from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, Metric
 from trainwright.spec.parts.images import ImageForm
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.task import ImageTaskSection
+from trainwright.spec.sections.tasks.keys import ImageTaskSection
 
 CHANNELS = 3
 """What networks see; grey images have their one channel three times."""

@@ -12,7 +12,7 @@ from trainwright.core.paths import local_path
 from trainwright.core.registry import load
 from trainwright.pipeline.base.weights import LOADERS, read_base_shape
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.task import DistillSection
+from trainwright.spec.sections.tasks.keys import DistillSection
 
 KEY = "task.teacher"
 CHECK = "trainwright.model.tasks.distillation.teacher:check_teacher"

@@ -8,7 +8,7 @@ from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.spec.plan import Assumption
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.task import DistillSection
+from trainwright.spec.sections.tasks.keys import DistillSection
 from trainwright.spec.workload import Workload
 
 WHY = "beside the tables, which count the network that learns alone"

@@ -16,7 +16,8 @@ from trainwright.model.tasks.documents.regress import Regress
 from trainwright.spec.families.family import huggingface_form
 from trainwright.spec.generation import Sampling
 from trainwright.spec.parts.targets import TargetScale
-from trainwright.spec.sections.task import RegressSection, TaskSection
+from trainwright.spec.sections.task import TaskSection
+from trainwright.spec.sections.tasks.keys import RegressSection
 from trainwright.stages.export import run
 from trainwright.stages.export.huggingface import HuggingFace
 

@@ -20,7 +20,7 @@ from trainwright.model.tasks.distillation.losses import Lesson
 from trainwright.model.tasks.next_token import NextToken, next_token
 from trainwright.model.tasks.task import Batch
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.task import DistillSection
+from trainwright.spec.sections.tasks.keys import DistillSection
 
 
 def distill(recipe: Recipe, dataset: TokenDataset) -> Distill:

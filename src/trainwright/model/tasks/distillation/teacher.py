@@ -12,7 +12,7 @@ from trainwright.core.paths import local_path
 from trainwright.model.bundle import check_tokens, load_bundle
 from trainwright.model.conventions import read_tokenizer
 from trainwright.model.network import Network
-from trainwright.spec.sections.task import DistillSection
+from trainwright.spec.sections.tasks.keys import DistillSection
 
 KEY = "task.teacher"
 

@@ -27,7 +27,8 @@ from trainwright.model.tasks.documents.whole import Answers, DocumentTask, answe
 from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, Metric
 from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.task import TASKS, RegressSection
+from trainwright.spec.sections.task import TASKS
+from trainwright.spec.sections.tasks.keys import RegressSection
 
 LOSS_UNIT = TASKS["regress"].loss_unit
 

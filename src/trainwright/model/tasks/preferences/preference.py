@@ -26,7 +26,7 @@ from trainwright.model.tasks.preferences.losses import by_answer, dpo, loss_of_t
 from trainwright.model.tasks.preferences.pairs import NOWHERE, PackedPairs, pair_places
 from trainwright.model.tasks.task import Batch, Batches, Evaluation, EvaluationOptions, Metric, References
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.task import PreferenceSection
+from trainwright.spec.sections.tasks.keys import PreferenceSection
 
 HARDEST = 20
 """Pairs that an evaluation lists, those with the highest loss."""

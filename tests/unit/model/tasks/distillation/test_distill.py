@@ -11,7 +11,7 @@ from trainwright.artifact.shards import TokenDataset
 from trainwright.model.losses import IGNORE
 from trainwright.model.tasks.distillation.distill import Distill
 from trainwright.model.tasks.task import EvaluationOptions, HasTeacher, TellsParts
-from trainwright.spec.sections.task import DistillSection
+from trainwright.spec.sections.tasks.keys import DistillSection
 from trainwright.testing.artifacts import make_dataset
 from trainwright.testing.contract_task import TaskContract
 

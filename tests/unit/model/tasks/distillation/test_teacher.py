@@ -10,7 +10,7 @@ from trainwright.core.errors import DataError, RecipeError
 from trainwright.model import hf
 from trainwright.model.build import build_network
 from trainwright.model.tasks.distillation.teacher import check_teacher, load_teacher
-from trainwright.spec.sections.task import DistillSection
+from trainwright.spec.sections.tasks.keys import DistillSection
 
 CPU = torch.device("cpu")
 

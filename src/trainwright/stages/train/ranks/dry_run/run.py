@@ -42,7 +42,7 @@ from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
-from trainwright.spec.sections.task import DistillSection
+from trainwright.spec.sections.tasks.keys import DistillSection
 from trainwright.spec.summary import ParameterGroup
 from trainwright.spec.workload import MASKED_KERNELS, ParallelPlan, recomputed_blocks
 from trainwright.stages.train.layout import check_executable

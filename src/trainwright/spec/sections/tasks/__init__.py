@@ -1,0 +1,1 @@
+"""Sections of tasks, beside what all of them have."""
