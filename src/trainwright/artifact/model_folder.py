@@ -39,12 +39,6 @@ MOST_HEADER_BYTES = 100_000_000
 """The longest header that the format's own library reads."""
 
 
-def shape_file(directory: Path) -> Path | None:
-    """Returns the file that says the shape of the model in a directory; None where there is none."""
-    paths = (directory / SHAPE_FILE, directory / HUGGINGFACE)
-    return next((path for path in paths if path.is_file()), None)
-
-
 def read_shape(directory: Path) -> ModelSpec:
     """Returns the shape of the model in a directory.
 

@@ -13,7 +13,6 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.hub.base import base_identity
 from trainwright.artifact.model_folder import (
     CHAT_TEMPLATE,
     IMAGE_PROCESSOR,
@@ -21,11 +20,9 @@ from trainwright.artifact.model_folder import (
     TARGET_SCALE,
     TOKENIZER,
     TOKENIZER_CONFIG,
-    shape_file,
 )
 from trainwright.artifact.store import Artifact, open_artifact
-from trainwright.artifact.workspace import directory_digest
-from trainwright.core.errors import DataError, RecipeError, RecipeErrors, TrainwrightError
+from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.frozen import dataclass
 from trainwright.core.paths import local_path
@@ -33,6 +30,7 @@ from trainwright.core.registry import installed, is_reference, load
 from trainwright.core.source_digest import code_of, source_digest
 from trainwright.core.spelling import unknown
 from trainwright.core.units import parse_duration
+from trainwright.pipeline.base.outside import questions_outside, shape_of_teacher, weights_outside
 from trainwright.pipeline.identities import (
     data_identity,
     evaluate_identity,
@@ -46,7 +44,6 @@ from trainwright.pipeline.identities import (
 from trainwright.spec.manifest import KINDS
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import TokenizerSection
-from trainwright.spec.sections.tasks.keys import DistillSection
 
 DATASET_FILES = (
     "dataset.json",
@@ -132,8 +129,7 @@ def _estimate(recipe: Recipe, root: Path) -> Mapping[str, str]:
         facts["corpus_bytes"] = str(size_bytes)
     if recipe.data.tokenizer.path is not None:
         facts["tokenizer"] = file_digest(local_path(recipe.data.tokenizer.path))
-    shape = shape_file(local_path(recipe.task.teacher)) if isinstance(recipe.task, DistillSection) else None
-    return facts if shape is None else facts | {"teacher": file_digest(shape)}
+    return facts | shape_of_teacher(recipe)
 
 
 def corpus_bytes(recipe: Recipe, *, remote: bool = True) -> int | None:
@@ -174,30 +170,15 @@ def _trained_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
     """Pretrained weights, a teacher's, and the code of plug-ins."""
     train = recipe.train
     rules = {"train.optimizer.name": train.optimizer.name, "train.schedule.name": train.schedule.name}
-    code = _code(_network_and_task(recipe) | rules)
-    if isinstance(recipe.task, DistillSection):
-        code |= {"teacher": directory_digest(local_path(recipe.task.teacher))}
-    if recipe.model.init_from is None:
-        return code
-    return code | {"init_from": base_identity(recipe.model.init_from)}
+    return _code(_network_and_task(recipe) | rules) | weights_outside(recipe)
 
 
 def _evaluated_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
     """Plug-ins' code, questions; of labelled texts, whether the package is there that they are compared by."""
-    code = _code(_network_and_task(recipe))
-    if recipe.evaluate.questions is not None:
-        code["questions"] = _questions_digest(recipe.evaluate.questions.path)
+    code = _code(_network_and_task(recipe)) | questions_outside(recipe)
     if recipe.task.kind.needs != "documents-with-labels":
         return code
     return code | {"words": "scikit-learn" if installed("sklearn") else "none"}
-
-
-def _questions_digest(path: str) -> str:
-    try:
-        return file_digest(local_path(path))
-    except OSError as error:
-        seen = f"{path}: {error.strerror}"
-        raise DataError("cannot read the questions", where="evaluate.questions.path", seen=seen) from error
 
 
 def _exported_with(recipe: Recipe, root: Path) -> Mapping[str, str]:

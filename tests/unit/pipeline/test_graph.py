@@ -52,19 +52,6 @@ def test_a_plan_is_made_again_when_the_split_changes(tmp_path) -> None:
     assert identity(planned_recipe(tmp_path), {}) != identity(planned_recipe(tmp_path, *changed), {})
 
 
-def test_an_evaluation_is_made_again_when_its_questions_change(tmp_path) -> None:
-    path = tmp_path / "questions.jsonl"
-    recipe = planned_recipe(tmp_path, f"evaluate.questions={{path: {path}}}")
-    facts = STAGES["evaluate"].outside
-    with pytest.raises(DataError, match=r"evaluate\.questions\.path: cannot read the questions .*No such file"):
-        facts(recipe, tmp_path)
-    path.write_text("one")
-    before = facts(recipe, tmp_path)
-    path.write_text("two")
-    assert facts(recipe, tmp_path) != before
-    assert facts(planned_recipe(tmp_path), tmp_path).keys() < before.keys()
-
-
 class Reads:
     """A recipe that notes which of its sections are read."""
 

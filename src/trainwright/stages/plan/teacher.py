@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.artifact.model_folder import read_shape, shape_file
+from trainwright.artifact.model_folder import HUGGINGFACE, SHAPE_FILE, read_shape
 from trainwright.core.paths import local_path
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.parameters import total_parameters
@@ -23,7 +23,7 @@ def of_teacher(recipe: Recipe, workload: Workload) -> tuple[Assumption, ...]:
     if not isinstance(recipe.task, DistillSection):
         return ()
     folder = local_path(recipe.task.teacher)
-    if shape_file(folder) is None:
+    if not any((folder / name).is_file() for name in (SHAPE_FILE, HUGGINGFACE)):
         why = f"{WHY}; {recipe.task.teacher} is not here"
         return (Assumption("teacher", "unknown", "", "recipe", why, key="teacher"),)
     shape, tokens = read_shape(folder), workload.sequence_tokens

@@ -1,0 +1,47 @@
+"""What a stage's result depends on outside the workspace, by content: a base, a teacher, questions."""
+
+from __future__ import annotations
+
+from trainwright.artifact.hub.base import base_identity
+from trainwright.artifact.model_folder import HUGGINGFACE, SHAPE_FILE
+from trainwright.artifact.workspace import directory_digest
+from trainwright.core.errors import DataError
+from trainwright.core.fingerprint import file_digest
+from trainwright.core.paths import local_path
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.tasks.keys import DistillSection
+
+
+def shape_of_teacher(recipe: Recipe) -> dict[str, str]:
+    """Returns the digest of the file that says a teacher's shape, by which a plan counts it, where it is here."""
+    if not isinstance(recipe.task, DistillSection):
+        return {}
+    folder = local_path(recipe.task.teacher)
+    there = [folder / name for name in (SHAPE_FILE, HUGGINGFACE) if (folder / name).is_file()]
+    return {"teacher": file_digest(there[0])} if there else {}
+
+
+def weights_outside(recipe: Recipe) -> dict[str, str]:
+    """Returns what tells the weights that a training begins with, and those of its teacher, from all others.
+
+    Raises:
+        TrainwrightError: they are not here, and cannot be downloaded.
+    """
+    found = {}
+    if isinstance(recipe.task, DistillSection):
+        found["teacher"] = directory_digest(local_path(recipe.task.teacher))
+    if recipe.model.init_from is not None:
+        found["init_from"] = base_identity(recipe.model.init_from)
+    return found
+
+
+def questions_outside(recipe: Recipe) -> dict[str, str]:
+    """Returns the digest of the questions that an evaluation asks. Raises a DataError where they cannot be read."""
+    if recipe.evaluate.questions is None:
+        return {}
+    path = recipe.evaluate.questions.path
+    try:
+        return {"questions": file_digest(local_path(path))}
+    except OSError as error:
+        seen = f"{path}: {error.strerror}"
+        raise DataError("cannot read the questions", where="evaluate.questions.path", seen=seen) from error
