@@ -73,6 +73,12 @@ def test_what_training_imports_can_be_read_in_an_afternoon(package):
     assert sum(lines.values()) <= MAX_LINES_OF_ALL_LAYOUTS, _longest(lines)
 
 
+def test_the_architecture_says_these_numbers(repository):
+    for language in ("en", "zh"):
+        page = (repository / "docs" / language / "architecture.md").read_text(encoding="utf-8")
+        assert f"{MAX_TRAIN_LINES:,}" in page and f"{MAX_LINES_OF_ALL_LAYOUTS:,}" in page, language
+
+
 def test_a_plain_training_runs_few_of_our_lines(package, dataset, repository, tmp_path):
     model = {"family": "llama", "layers": 1, "width": 16, "heads": 2, "context_tokens": 16}
     exec_ = {"compile": False, "tensorboard": False, "log_every_steps": 1, "checkpoint_every": 0}

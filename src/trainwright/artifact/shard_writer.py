@@ -80,19 +80,12 @@ class SplitWriter:
         self._answers: list[NDArray[np.bool_]] = []
         self._tokens = 0
 
-    def append(self, ids: NDArray[np.integer[Any]], *, text_bytes: int, label: int | None = None) -> None:
-        """Add one document; the end-of-text id is added here."""
+    def append(self, ids: NDArray[np.integer[Any]], *, text_bytes: int, label: float | None = None) -> None:
+        """Add one document; the end-of-text id is added here. ``label``: its label's number, or as a float its own."""
         tokens = np.concatenate([np.asarray(ids).astype(self._dtype), self._end_of_text])
-        labels = None if label is None else np.array([label], np.uint16)
+        dtype = np.uint16 if isinstance(label, int) else np.float64
+        labels: NDArray[Any] | None = None if label is None else np.array([label], dtype)
         self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64), labels=labels)
-
-    def append_numbered(self, ids: NDArray[np.integer[Any]], number: float, *, text_bytes: int) -> None:
-        """Add one document that has a number; the end-of-text id is added here."""
-        tokens, numbers = (
-            np.concatenate([np.asarray(ids).astype(self._dtype), self._end_of_text]),
-            np.array([number], np.float64),
-        )
-        self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64), labels=numbers)
 
     def append_chat(self, ids: NDArray[np.integer[Any]], answers: NDArray[np.bool_], *, text_bytes: int) -> None:
         """Add one chat as its template gives it; ``answers`` flags the tokens that count."""

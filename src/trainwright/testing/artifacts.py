@@ -80,13 +80,13 @@ def make_dataset(
     assert end_id is not None
     for name, texts in splits.items():
         writer = SplitWriter(partial, name, vocabulary=size, end_of_text_id=end_id)
-        which = [None] * len(texts) if labels is None else [each.index(label) for label in labels[name]]
-        for place, text in enumerate(texts):
-            ids, text_bytes = np.array(tokenizer.encode(text).ids), len(text.encode())
-            if numbers is None:
-                writer.append(ids, text_bytes=text_bytes, label=which[place])
-            else:
-                writer.append_numbered(ids, numbers[name][place], text_bytes=text_bytes)
+        which: Sequence[float | None] = [None] * len(texts)
+        if labels is not None:
+            which = [each.index(label) for label in labels[name]]
+        elif numbers is not None:
+            which = [float(number) for number in numbers[name]]
+        for text, label in zip(texts, which, strict=True):
+            writer.append(np.array(tokenizer.encode(text).ids), text_bytes=len(text.encode()), label=label)
         entries[name] = writer.close()
     write_dataset(
         partial,

@@ -10,23 +10,13 @@ import pytest
 from pydantic import ValidationError
 
 from fixtures.plugged_task import TOPICS
+from fixtures.task_recipe import task_recipe
 from trainwright.core.config.load import load
 from trainwright.core.errors import RecipeError, RecipeErrors
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.task import TaskSection
 
 LABELLED = {"kind": "jsonl", "paths": ["x.jsonl"], "label_key": "label"}
-
-
-def recipe(task, *sources) -> Recipe:
-    return Recipe.model_validate(
-        {
-            "name": "t",
-            "model": {"layers": 1, "width": 16, "heads": 2},
-            "task": task,
-            "data": {"sources": list(sources)},
-        }
-    )
 
 
 @pytest.mark.parametrize(
@@ -61,10 +51,10 @@ def test_a_plug_in_s_labels_follow_from_what_it_makes():
 def test_a_plug_in_says_what_its_documents_need_and_how_they_are_read():
     topics = {"name": "fixtures.plugged_task:TOPICS", "labels": ["a", "b"]}
     with pytest.raises(ValidationError, match="has no labels, which the task fixtures.plugged_task:TOPICS needs"):
-        recipe(topics, {"kind": "python-stdlib"})
-    read_whole = recipe(topics, LABELLED)
+        task_recipe(topics, {"kind": "python-stdlib"})
+    read_whole = task_recipe(topics, LABELLED)
     assert read_whole.epoch_tokens(tokens=5000, documents=7) == 7 * read_whole.train.sequence_tokens
-    unlabelled = recipe(topics | {"name": "fixtures.plugged_task:SHAPES"}, {"kind": "python-stdlib"})
+    unlabelled = task_recipe(topics | {"name": "fixtures.plugged_task:SHAPES"}, {"kind": "python-stdlib"})
     assert unlabelled.epoch_tokens(tokens=5000, documents=7) == 3 * 1024
     assert unlabelled.model_spec(vocabulary=300).classes == 2
 
@@ -78,15 +68,15 @@ def test_a_plan_of_a_plug_in_brings_no_torch():
 
 
 def test_the_head_follows_the_labels():
-    plain = recipe({}, {"kind": "python-stdlib"}).model_spec(vocabulary=300)
+    plain = task_recipe({}, {"kind": "python-stdlib"}).model_spec(vocabulary=300)
     assert (plain.classes, plain.makes_logits) == (0, True)
-    spec = recipe({"name": "classify", "labels": ["a", "b", "c"]}, LABELLED).model_spec(vocabulary=300)
+    spec = task_recipe({"name": "classify", "labels": ["a", "b", "c"]}, LABELLED).model_spec(vocabulary=300)
     assert (spec.classes, spec.makes_logits) == (3, False)
 
 
 def test_an_epoch_is_every_window_or_document_once():
-    assert recipe({}, {"kind": "python-stdlib"}).epoch_tokens(tokens=5000, documents=7) == 3 * 1024
-    with_labels = recipe({"name": "classify", "labels": ["a", "b"]}, LABELLED)
+    assert task_recipe({}, {"kind": "python-stdlib"}).epoch_tokens(tokens=5000, documents=7) == 3 * 1024
+    with_labels = task_recipe({"name": "classify", "labels": ["a", "b"]}, LABELLED)
     assert with_labels.epoch_tokens(tokens=5000, documents=7) == 7 * with_labels.train.sequence_tokens
 
 

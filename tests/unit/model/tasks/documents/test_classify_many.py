@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from fixtures.telling import telling
 from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.core.errors import DataError, RecipeError
-from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.model.tasks.documents.classify_many import ClassifyMany, classify_many
 from trainwright.model.tasks.task import EvaluationOptions, load_task
@@ -44,15 +44,7 @@ def documents(tmp_path_factory) -> TokenDataset:
 
 
 def made_network(dataset: TokenDataset, family: str = "llama") -> Network:
-    spec = made_recipe(family).model_spec(vocabulary=dataset.vocabulary)
-    network = build_network(spec, dtype=torch.float64)
-    network.initialise(1)
-    with torch.no_grad():
-        network.head_weight.mul_(50)  # so that answers differ
-        if family == "bert":  # the first token of every document is the same
-            for matrix in (*network.matrices().values(), network.pooler.weight):
-                matrix.mul_(20)
-    return network.to(torch.float64)
+    return telling(made_recipe(family).model_spec(vocabulary=dataset.vocabulary))
 
 
 @pytest.mark.parametrize("family", ["llama", "bert"])

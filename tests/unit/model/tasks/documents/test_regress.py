@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from fixtures.telling import telling
 from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.core.errors import DataError
-from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.model.tasks.documents.regress import Regress, regress
 from trainwright.model.tasks.task import EvaluationOptions, load_task
@@ -47,14 +47,7 @@ def documents(tmp_path_factory) -> TokenDataset:
 def made_network(dataset: TokenDataset, family: str = "llama") -> Network:
     spec = made_recipe(family).model_spec(vocabulary=dataset.vocabulary)
     assert (spec.classes, spec.labels) == (1, None)
-    network = build_network(spec, dtype=torch.float64)
-    network.initialise(1)
-    with torch.no_grad():
-        network.head_weight.mul_(50)  # so that answers differ
-        if family == "bert":  # the first token of every document is the same
-            for matrix in (*network.matrices().values(), network.pooler.weight):
-                matrix.mul_(20)
-    return network.to(torch.float64)
+    return telling(spec)
 
 
 @pytest.mark.parametrize("family", ["llama", "bert"])

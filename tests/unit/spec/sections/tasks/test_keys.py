@@ -8,27 +8,16 @@ import sys
 import pytest
 from pydantic import ValidationError
 
+from fixtures.task_recipe import task_recipe
 from trainwright.spec.recipe import Recipe
-
-
-def recipe(task, *sources) -> Recipe:
-    return Recipe.model_validate(
-        {
-            "name": "t",
-            "model": {"layers": 1, "width": 16, "heads": 2},
-            "task": task,
-            "data": {"sources": list(sources)},
-        }
-    )
-
 
 PAIRS = {"kind": "preferences", "paths": ["x.jsonl"]}
 
 
 def test_preferences_have_keys_of_their_own():
-    plain = recipe({"name": "preference"}, PAIRS).task
+    plain = task_recipe({"name": "preference"}, PAIRS).task
     assert plain.model_dump() == {"name": "preference", "labels": (), "loss": "dpo", "beta": 0.1, "label_smoothing": 0}
-    assert recipe({"name": "preference", "loss": "orpo", "beta": 0.2}, PAIRS).identity("task")["loss"] == "orpo"
+    assert task_recipe({"name": "preference", "loss": "orpo", "beta": 0.2}, PAIRS).identity("task")["loss"] == "orpo"
 
 
 @pytest.mark.parametrize(
@@ -42,12 +31,12 @@ def test_preferences_have_keys_of_their_own():
 )
 def test_preferences_that_cannot_be_learnt_are_refused(keys, message):
     with pytest.raises(ValidationError, match=message):
-        recipe({"name": "preference"} | keys, PAIRS)
+        task_recipe({"name": "preference"} | keys, PAIRS)
 
 
 def test_networks_and_sources_that_preferences_do_not_have_are_refused():
     with pytest.raises(ValidationError, match="the task preference needs kind: preferences"):
-        recipe({"name": "preference"}, {"kind": "python-stdlib"})
+        task_recipe({"name": "preference"}, {"kind": "python-stdlib"})
     with pytest.raises(ValidationError, match="needs a network of another kind: decoder; bert is: encoder"):
         Recipe.model_validate(
             {
@@ -60,7 +49,7 @@ def test_networks_and_sources_that_preferences_do_not_have_are_refused():
 
 
 def test_distillation_has_keys_of_its_own():
-    plain = recipe({"name": "distill", "teacher": "models/large"}, {"kind": "python-stdlib"}).task
+    plain = task_recipe({"name": "distill", "teacher": "models/large"}, {"kind": "python-stdlib"}).task
     keys = {"teacher": "models/large", "temperature": 2.0, "alpha": 0.5}
     assert plain.model_dump() == {"name": "distill", "labels": ()} | keys
 
@@ -77,7 +66,7 @@ def test_distillation_has_keys_of_its_own():
 )
 def test_distillations_that_cannot_be_are_refused(keys, message):
     with pytest.raises(ValidationError, match=message):
-        recipe({"name": "distill"} | keys, {"kind": "python-stdlib"})
+        task_recipe({"name": "distill"} | keys, {"kind": "python-stdlib"})
 
 
 def test_the_keys_are_imported_where_a_recipe_names_such_a_task():

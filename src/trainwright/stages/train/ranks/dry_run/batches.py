@@ -61,10 +61,9 @@ def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> 
             ids = np.arange(number, number + size) % (vocabulary - 1) + 1
             if needs in ANSWERED:
                 writer.append_chat(ids, np.arange(size) > 0, text_bytes=size)
-            elif needs == NUMBERS:
-                writer.append_numbered(ids, number, text_bytes=size)
             else:
-                writer.append(ids, text_bytes=size, label=number % len(labels) if labels else None)
+                of_class = number % len(labels) if labels else None
+                writer.append(ids, text_bytes=size, label=float(number) if needs == NUMBERS else of_class)
         entries[name] = writer.close()
     # Encoders ask which tokens stand around a text and which one for a gap.
     Tokenizer(WordLevel({END_OF_TEXT: 0, MASK: 1}, END_OF_TEXT)).save(str(path / TOKENIZER))
