@@ -80,10 +80,10 @@ class SplitWriter:
         self._answers: list[NDArray[np.bool_]] = []
         self._tokens = 0
 
-    def append(self, ids: NDArray[np.integer[Any]], *, text_bytes: int, label: float | None = None) -> None:
+    def append(self, ids: NDArray[np.integer[Any]], *, text_bytes: int, label: int | float | None = None) -> None:
         """Add one document; the end-of-text id is added here. ``label``: its label's number, or as a float its own."""
         tokens = np.concatenate([np.asarray(ids).astype(self._dtype), self._end_of_text])
-        dtype = np.uint16 if isinstance(label, int) else np.float64
+        dtype: Any = np.float64 if isinstance(label, float) else np.uint16
         labels: NDArray[Any] | None = None if label is None else np.array([label], dtype)
         self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64), labels=labels)
 

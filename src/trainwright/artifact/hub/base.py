@@ -1,13 +1,13 @@
-"""Where the files of a base lie: in the folder that a recipe names, or in the cache of a hub."""
+"""Where the files of a base or a teacher lie: in the folder that a recipe names, or in the cache of a hub."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from trainwright.artifact.model_folder import weight_files
+from trainwright.artifact.model_folder import HUGGINGFACE, SHAPE_FILE, weight_files
 from trainwright.artifact.workspace import directory_digest
-from trainwright.core.errors import DataError, MissingPackage, RecipeError
+from trainwright.core.errors import DataError, MissingPackage, RecipeError, TrainwrightError
 from trainwright.core.frozen import dataclass
 from trainwright.core.paths import local_path
 from trainwright.core.registry import installed, load
@@ -70,6 +70,15 @@ def base_folder(text: str, *, weights: bool) -> Path:
         raise MissingPackage("huggingface_hub", needed_for=f"reading {text}", extra="train")
     folder: Path = load("trainwright.artifact.hub.snapshot:snapshot", kind="hub")(model, weights=weights)
     return folder
+
+
+def shape_file(text: str) -> Path | None:
+    """Returns the file that says a base's shape; None where it is not here and cannot be downloaded."""
+    try:
+        folder = base_folder(text, weights=False)
+    except TrainwrightError:
+        return None
+    return next((folder / name for name in (SHAPE_FILE, HUGGINGFACE) if (folder / name).is_file()), None)
 
 
 def base_identity(text: str) -> str:

@@ -126,7 +126,7 @@ def _unreachable(model: OnHub, error: Exception) -> MachineError:
     revision = "" if model.revision is None else f" --revision {model.revision}"
     fix = (
         f"where there is a network, run: hf download {model.repository}{revision} --local-dir FOLDER; then bring the "
-        "folder here and name it in model.init_from"
+        "folder here and name it in place of this"
     )
     return MachineError(
         "the hub cannot be reached, and its cache here lacks this model", where=model, seen=in_one_line(cause), fix=fix

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.artifact.hub.base import base_identity
-from trainwright.artifact.model_folder import HUGGINGFACE, SHAPE_FILE
-from trainwright.artifact.workspace import directory_digest
+from trainwright.artifact.hub.base import base_identity, shape_file
 from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.paths import local_path
@@ -16,9 +14,8 @@ def shape_of_teacher(recipe: Recipe) -> dict[str, str]:
     """Returns the digest of the file that says a teacher's shape, by which a plan counts it, where it is here."""
     if not isinstance(recipe.task, DistillSection):
         return {}
-    folder = local_path(recipe.task.teacher)
-    there = [folder / name for name in (SHAPE_FILE, HUGGINGFACE) if (folder / name).is_file()]
-    return {"teacher": file_digest(there[0])} if there else {}
+    path = shape_file(recipe.task.teacher)
+    return {} if path is None else {"teacher": file_digest(path)}
 
 
 def weights_outside(recipe: Recipe) -> dict[str, str]:
@@ -29,7 +26,7 @@ def weights_outside(recipe: Recipe) -> dict[str, str]:
     """
     found = {}
     if isinstance(recipe.task, DistillSection):
-        found["teacher"] = directory_digest(local_path(recipe.task.teacher))
+        found["teacher"] = base_identity(recipe.task.teacher)
     if recipe.model.init_from is not None:
         found["init_from"] = base_identity(recipe.model.init_from)
     return found

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from trainwright.artifact.hub.base import base_folder, is_on_hub, is_whole
 from trainwright.artifact.weight_headers import check_headers
 from trainwright.core.errors import DataError, RecipeError, TrainwrightError
-from trainwright.core.paths import local_path
 from trainwright.core.registry import load
 from trainwright.pipeline.base.weights import LOADERS, read_base_shape
 from trainwright.spec.recipe import Recipe
@@ -30,9 +30,9 @@ def teacher_problems(recipe: Recipe, tokenizer: Path | None, *, load_torch: bool
     if not isinstance(recipe.task, DistillSection):
         return
     try:
-        folder = local_path(recipe.task.teacher)
+        folder = base_folder(recipe.task.teacher, weights=load_torch)
         if not folder.is_dir():
-            expected = "a checkpoint, a bundle or a Hugging Face directory"
+            expected = "a checkpoint, a bundle, a Hugging Face directory or hf://OWNER/NAME"
             raise DataError("no such directory", where=KEY, seen=recipe.task.teacher, expected=expected)
         shape = read_base_shape(folder)
         own = recipe.data.tokenizer
@@ -45,7 +45,7 @@ def teacher_problems(recipe: Recipe, tokenizer: Path | None, *, load_torch: bool
             )
         if load_torch and all(find_spec(name) is not None for name in LOADERS):
             load(CHECK, kind="check")(folder, tokenizer, sequence_tokens=recipe.train.sequence_tokens)
-        else:
+        elif is_whole(folder) or not is_on_hub(recipe.task.teacher):
             check_headers(folder)
     except TrainwrightError as error:
         ours = error.where in (KEY, "data.tokenizer")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trainwright.artifact.model_folder import HUGGINGFACE, SHAPE_FILE, read_shape
-from trainwright.core.paths import local_path
+from trainwright.artifact.hub.base import shape_file
+from trainwright.artifact.model_folder import read_shape
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.spec.plan import Assumption
@@ -22,11 +22,11 @@ def of_teacher(recipe: Recipe, workload: Workload) -> tuple[Assumption, ...]:
     """
     if not isinstance(recipe.task, DistillSection):
         return ()
-    folder = local_path(recipe.task.teacher)
-    if not any((folder / name).is_file() for name in (SHAPE_FILE, HUGGINGFACE)):
+    path = shape_file(recipe.task.teacher)
+    if path is None:
         why = f"{WHY}; {recipe.task.teacher} is not here"
         return (Assumption("teacher", "unknown", "", "recipe", why, key="teacher"),)
-    shape, tokens = read_shape(folder), workload.sequence_tokens
+    shape, tokens = read_shape(path.parent), workload.sequence_tokens
     element_bytes = 4 if workload.precision in ("fp32", "tf32") else 2
     mega_flops = count_flops(shape, sequences=1, sequence_tokens=tokens).forward / tokens / 1e6
     size_mb = total_parameters(shape) * element_bytes / 1e6

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.artifact.hub import base
-from trainwright.artifact.hub.base import OnHub, base_folder, base_identity, is_on_hub, is_whole, on_hub
+from trainwright.artifact.hub.base import OnHub, base_folder, base_identity, is_on_hub, is_whole, on_hub, shape_file
 from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import MissingPackage, RecipeError
 
@@ -40,6 +40,15 @@ def test_a_path_is_where_it_says(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"x")
     assert is_whole(tmp_path)
     assert base_identity(str(tmp_path)) == directory_digest(tmp_path)
+
+
+def test_the_file_of_a_shape_is_ours_or_hugging_faces_or_not_here(tmp_path):
+    assert shape_file(str(tmp_path)) is None
+    (tmp_path / "config.json").write_text("{}")
+    assert shape_file(str(tmp_path)) == tmp_path / "config.json"
+    (tmp_path / "model.json").write_text("{}")
+    assert shape_file(str(tmp_path)) == tmp_path / "model.json"
+    assert shape_file("hf://no") is None, "others say what is wrong with the name"
 
 
 def test_without_the_library_the_line_says_how_to_install_it(monkeypatch):

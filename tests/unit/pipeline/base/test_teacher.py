@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.hub import ask, serving
 from fixtures.planned_recipe import planned_recipe
 from fixtures.tiny_models import decoder, tokenizer, write_trained
 from trainwright.core.errors import TrainwrightError
@@ -13,7 +14,7 @@ from trainwright.pipeline.base.teacher import teacher_problems
 
 
 def said(
-    root: Path, teacher: Path, *overrides: str, tokens: Path | None = None, torch: bool = True
+    root: Path, teacher: Path | str, *overrides: str, tokens: Path | None = None, torch: bool = True
 ) -> list[TrainwrightError]:
     """What keeps the planned recipe from learning from a model."""
     keys = ("task.name=distill", f"task.teacher={teacher}", "train.sequence_tokens=64", *overrides)
@@ -38,6 +39,18 @@ def test_it_has_to_be_there_and_whole(tmp_path, torch) -> None:
     (folder / "model.safetensors").write_bytes(b"short")
     (problem,) = said(tmp_path, folder, torch=torch)
     assert problem.where == "task.teacher" and "model.safetensors" in str(problem)
+
+
+def test_one_on_the_hub_is_downloaded_where_it_teaches(tmp_path, monkeypatch) -> None:
+    (tmp_path / "some" / "model").mkdir(parents=True)
+    write_trained(tmp_path / "some" / "model", decoder(), tokenizer())
+    with serving(tmp_path) as hub:
+        ask(monkeypatch, hub.address, tmp_path / "cache")
+        for torch, weights in ((False, []), (True, ["model.safetensors"])):
+            assert said(tmp_path, "hf://some/model", torch=torch) == []
+            assert [name for name in hub.asked if name.endswith(".safetensors")] == weights
+        (problem,) = said(tmp_path, "hf://some/other")
+    assert problem.what == "the hub has no such model, or a private one" and problem.where == "task.teacher"
 
 
 def test_other_tokens_are_refused(tmp_path) -> None:

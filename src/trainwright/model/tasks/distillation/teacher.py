@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
+from trainwright.artifact.hub.base import base_folder
 from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.core.errors import DataError, RecipeError
-from trainwright.core.paths import local_path
 from trainwright.model.bundle import check_tokens, load_bundle
 from trainwright.model.conventions import read_tokenizer
 from trainwright.model.network import Network
@@ -33,7 +33,7 @@ def load_teacher(
         RecipeError: as ``check_teacher``.
         DataError: it cannot be read, or one of its weights is not finite.
     """
-    folder = local_path(section.teacher)
+    folder = base_folder(section.teacher, weights=True)
     check_teacher(folder, tokenizer, sequence_tokens=sequence_tokens)
     teacher, _ = load_bundle(folder, device=device, dtype=dtype)
     for name, weight in teacher.stored():

@@ -51,8 +51,8 @@ class DistillSection(TaskSection):
 
     teacher: str = Field(
         min_length=1,
-        description="directory of the model to learn from: a checkpoint, a bundle or one of Hugging Face, with this "
-        "training's tokenizer",
+        description="directory of the model to learn from: a checkpoint, a bundle, one of Hugging Face or "
+        "hf://OWNER/NAME; with this training's tokenizer",
     )
     temperature: float = Field(
         2.0, gt=0, le=100, description="what the logits of both are divided by before they are compared; 1: nothing"
