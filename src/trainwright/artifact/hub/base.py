@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from trainwright.artifact.model_folder import HUGGINGFACE, SHAPE_FILE, weight_files
-from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import DataError, MissingPackage, RecipeError, TrainwrightError
 from trainwright.core.frozen import dataclass
 from trainwright.core.paths import local_path
@@ -79,16 +78,6 @@ def shape_file(text: str) -> Path | None:
     except TrainwrightError:
         return None
     return next((folder / name for name in (SHAPE_FILE, HUGGINGFACE) if (folder / name).is_file()), None)
-
-
-def base_identity(text: str) -> str:
-    """Returns what tells a base from every other: of the hub its commit, of a folder the digest of its files.
-
-    Raises:
-        TrainwrightError: as ``base_folder``, and where a folder has no files.
-    """
-    folder = base_folder(text, weights=False)
-    return f"{on_hub(text).repository}@{folder.name}" if is_on_hub(text) else directory_digest(folder)
 
 
 def is_whole(folder: Path) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trainwright.artifact.hub.base import base_identity, shape_file
+from trainwright.artifact.hub.base import base_folder, is_on_hub, on_hub, shape_file
+from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.paths import local_path
@@ -30,6 +31,16 @@ def weights_outside(recipe: Recipe) -> dict[str, str]:
     if recipe.model.init_from is not None:
         found["init_from"] = base_identity(recipe.model.init_from)
     return found
+
+
+def base_identity(text: str) -> str:
+    """Returns what tells a base from every other: of the hub its commit, of a folder the digest of its files.
+
+    Raises:
+        TrainwrightError: as ``base_folder``, and where a folder has no files.
+    """
+    folder = base_folder(text, weights=False)
+    return f"{on_hub(text).repository}@{folder.name}" if is_on_hub(text) else directory_digest(folder)
 
 
 def questions_outside(recipe: Recipe) -> dict[str, str]:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.artifact.hub import base
-from trainwright.artifact.hub.base import OnHub, base_folder, base_identity, is_on_hub, is_whole, on_hub, shape_file
-from trainwright.artifact.workspace import directory_digest
+from trainwright.artifact.hub.base import OnHub, base_folder, is_on_hub, is_whole, on_hub, shape_file
 from trainwright.core.errors import MissingPackage, RecipeError
 
 
@@ -39,7 +38,6 @@ def test_a_path_is_where_it_says(tmp_path):
     assert base_folder("~/models", weights=True) == Path.home() / "models"
     (tmp_path / "model.safetensors").write_bytes(b"x")
     assert is_whole(tmp_path)
-    assert base_identity(str(tmp_path)) == directory_digest(tmp_path)
 
 
 def test_the_file_of_a_shape_is_ours_or_hugging_faces_or_not_here(tmp_path):

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.hub import COMMIT, ask, serving
 from fixtures.planned_recipe import planned_recipe
+from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import DataError
-from trainwright.pipeline.base.outside import questions_outside, shape_of_teacher, weights_outside
+from trainwright.pipeline.base.outside import base_identity, questions_outside, shape_of_teacher, weights_outside
 from trainwright.pipeline.graph import STAGES
 
 
@@ -41,6 +43,18 @@ def test_a_training_is_made_again_when_its_base_or_its_teacher_changes(tmp_path:
     assert weights_outside(recipe)["teacher"] != weights["teacher"]
     assert shape_of_teacher(recipe) == shape, "a plan counts by the shape alone"
     assert weights_outside(planned_recipe(tmp_path)) == {} == shape_of_teacher(planned_recipe(tmp_path))
+
+
+def test_a_base_of_the_hub_is_told_by_its_commit_and_a_folder_by_its_files(tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "some" / "model"
+    folder.mkdir(parents=True)
+    for name in ("model.json", "tokenizer.json", "model.safetensors"):
+        (folder / name).write_text(name)
+    assert base_identity(str(folder)) == directory_digest(folder)
+    with serving(tmp_path) as hub:
+        ask(monkeypatch, hub.address, tmp_path / "cache")
+        assert base_identity("hf://some/model") == f"some/model@{COMMIT}"
+        assert "model.safetensors" not in hub.asked
 
 
 def test_a_teacher_that_is_not_here_has_no_shape(tmp_path: Path) -> None:
