@@ -59,19 +59,7 @@ class LlamaLike:
         return self.read(read)
 
     def to_config(self, spec: ModelSpec) -> dict[str, Any]:
-        """Returns the Hugging Face configuration of a shape, readable by transformers 4 and 5.
-
-        Raises:
-            ValueError: the family's configurations have no keys for something of the shape; names the fields.
-        """
-        config = self._config(spec)
-        said = self.read(ConfigReader(config, where="export"))
-        if lost := [name for name in spec.body_differences(said) if name != "family"]:
-            seen = ", ".join(f"{name}={getattr(spec, name)}" for name in lost)
-            raise ValueError(f"Hugging Face's {self.family} has no form for {seen}")
-        return config
-
-    def _config(self, spec: ModelSpec) -> dict[str, Any]:
+        """Returns the Hugging Face configuration of a shape, readable by transformers 4 and 5."""
         # No Llama of transformers has these two: it keeps them under GPT-2's names, and does not apply them.
         rates = {"embd_pdrop": spec.dropout.embedding, "resid_pdrop": spec.dropout.residual}
         head = "ForSequenceClassification" if spec.classes else "ForCausalLM"

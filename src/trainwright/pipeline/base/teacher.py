@@ -49,5 +49,4 @@ def teacher_problems(recipe: Recipe, tokenizer: Path | None, *, load_torch: bool
             check_headers(folder)
     except TrainwrightError as error:
         ours = error.where in (KEY, "data.tokenizer")
-        seen = error.where if error.seen is None else f"{error.where}: {error.seen}"
-        yield error if ours else error.at(KEY, seen=seen)
+        yield error if ours else error.at(KEY, seen=": ".join(str(each) for each in (error.where, error.seen) if each))

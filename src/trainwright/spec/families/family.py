@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -116,4 +117,23 @@ def huggingface_config(spec: ModelSpec, *, where: str) -> dict[str, Any]:
         config: dict[str, Any] = form.to_config(spec)
     except ValueError as error:
         raise RecipeError("this shape cannot be exported", where="model", seen=str(error)) from error
+    said: ModelSpec = form.from_config(config, where=where)
+    if lost := list(_unsaid(spec, said)):
+        seen = f"Hugging Face's {config['model_type']} has no form for {', '.join(lost)}"
+        raise RecipeError("this shape cannot be exported", where="model", seen=seen)
     return config
+
+
+def _unsaid(spec: ModelSpec, said: ModelSpec) -> Iterator[str]:
+    """Yields what of a shape another one does not have: each field with its value, of a group its own fields alone."""
+    harmless = ("family",) if spec.positions == "rope" else ("family", "rope_theta")
+    for name in spec.body_differences(said):
+        ours, theirs = getattr(spec, name), getattr(said, name)
+        if name in harmless:
+            continue
+        if not is_dataclass(ours) or type(ours) is not type(theirs):
+            yield f"{name}={ours}"
+            continue
+        for part in fields(ours):
+            if getattr(ours, part.name) != getattr(theirs, part.name):
+                yield f"{name}.{part.name}={getattr(ours, part.name)}"

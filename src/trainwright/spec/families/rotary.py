@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.rotary import RopeScaling
+
+if TYPE_CHECKING:
+    from trainwright.spec.families.config_reader import ConfigReader
 
 KINDS = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
 

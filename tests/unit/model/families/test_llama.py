@@ -79,11 +79,6 @@ def test_rotary_scaling_that_cannot_be_is_named(rope, message):
         llama.from_config(SMALL | {"rope_scaling": rope}, where="here")
 
 
-def test_what_no_configuration_of_llama_says_is_not_exported(tiny):
-    with pytest.raises(ValueError, match=r"Hugging Face's llama has no form for qk_norm=True, norm_offset=1\.0"):
-        llama.to_config(tiny.spec("llama", qk_norm=True, norm_offset=1.0))
-
-
 @pytest.mark.parametrize("key", ["rope_parameters", "rope_scaling"])
 @pytest.mark.parametrize("value", ["linear", ["linear"], 7, ""])
 def test_rotary_settings_that_are_no_object_are_refused(key, value):

@@ -50,6 +50,8 @@ def test_one_on_the_hub_is_downloaded_where_it_teaches(tmp_path, monkeypatch) ->
             assert said(tmp_path, "hf://some/model", torch=torch) == []
             assert [name for name in hub.asked if name.endswith(".safetensors")] == weights
         (problem,) = said(tmp_path, "hf://some/other")
+    (misspelt,) = said(tmp_path, "hf://model")
+    assert (misspelt.where, misspelt.seen) == ("task.teacher", "'hf://model'")
     assert problem.what == "the hub has no such model, or a private one" and problem.where == "task.teacher"
 
 

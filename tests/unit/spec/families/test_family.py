@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 import trainwright.model.families
-from trainwright.spec.families.family import FAMILY, Family
+from fixtures.tiny_models import spec
+from trainwright.core.errors import RecipeError
+from trainwright.spec.families.family import FAMILY, Family, huggingface_config
 from trainwright.spec.model import FAMILIES
+from trainwright.spec.parts.scales import Scales
 
 
 def test_every_name_is_a_family_and_every_file_is_one_s_form() -> None:
@@ -24,3 +27,32 @@ def test_every_name_is_a_family_and_every_file_is_one_s_form() -> None:
 )
 def test_default_feed_forwards(name, width, expected) -> None:
     assert FAMILY.load(name).ffn_width(width) == expected
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "said"),
+    [
+        ("llama", {"qk_norm": True, "norm_offset": 1.0}, "qk_norm=True, norm_offset=1.0"),
+        ("llama", {"scales": Scales(logits_divisor=2.0)}, "scales.logits_divisor=2.0"),
+        ("gpt2", {"scales": Scales(logits_divisor=2.0)}, "scales.logits_divisor=2.0"),
+        ("gpt2", {"bias": False}, "bias=False"),
+        ("gpt2", {"activation": "relu"}, "activation=relu"),
+        ("bert", {"window_tokens": 8, "scales": Scales(embedding=3.0)}, "window_tokens=8, scales.embedding=3.0"),
+    ],
+)
+def test_what_no_configuration_of_a_family_says_is_not_exported(family, changes, said) -> None:
+    """Nothing of a shape may get lost: what was written would be another network."""
+    with pytest.raises(RecipeError, match="this shape cannot be exported") as error:
+        huggingface_config(spec(family, **changes), where="here")
+    assert error.value.seen == f"Hugging Face's {family} has no form for {said}"
+
+
+@pytest.mark.parametrize("family", ["llama", "granite", "gpt2", "bert"])
+def test_what_is_said_is_written(family) -> None:
+    config = huggingface_config(spec(family), where="here")
+    assert config["model_type"] == family
+
+
+def test_granite_says_the_scales_of_a_llama() -> None:
+    config = huggingface_config(spec("granite", scales=Scales(logits_divisor=2.0, attention=0.25)), where="here")
+    assert (config["logits_scaling"], config["attention_multiplier"]) == (2.0, 0.25)
