@@ -251,7 +251,13 @@ class ModelSpec:
         balance losses: they fit any.
         """
         names = (name for name in self.__dataclass_fields__ if name not in (*HEAD_FIELDS, "dropout"))
-        return tuple(name for name in names if _body(getattr(self, name)) != _body(getattr(base, name)))
+        return tuple(name for name in names if self.body_part(name) != base.body_part(name))
+
+    def body_part(self, name: str) -> object:
+        """Returns what weights must fit of a field: what is left to its default as what it means."""
+        meant = {"qkv_bias": self.qkv_biased, "output_bias": self.output_biased}
+        value = meant.get(name, getattr(self, name))
+        return value.body if isinstance(value, Experts) else value
 
     def has_head_of(self, other: ModelSpec) -> bool:
         """Returns whether what stands on the blocks is the same, what its outputs are told as, too."""
@@ -306,8 +312,3 @@ class ModelSpec:
             *problems,
             *(() if self.rope_scaling is None else self.rope_scaling.problems(pairs=self.rotated_size // 2)),
         )
-
-
-def _body(value: object) -> object:
-    """Returns a field's value without what is about training alone."""
-    return value.body if isinstance(value, Experts) else value

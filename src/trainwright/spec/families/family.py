@@ -128,7 +128,7 @@ def _unsaid(spec: ModelSpec, said: ModelSpec) -> Iterator[str]:
     """Yields what of a shape another one does not have: each field with its value, of a group its own fields alone."""
     harmless = ("family",) if spec.positions == "rope" else ("family", "rope_theta")
     for name in spec.body_differences(said):
-        ours, theirs = getattr(spec, name), getattr(said, name)
+        ours, theirs = spec.body_part(name), said.body_part(name)
         if name in harmless:
             continue
         if not is_dataclass(ours) or type(ours) is not type(theirs):

@@ -12,6 +12,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.spec.families.family import FAMILY, Family, huggingface_config
 from trainwright.spec.model import FAMILIES
 from trainwright.spec.parts.scales import Scales
+from trainwright.spec.sections.model import ModelSection
 
 
 def test_every_name_is_a_family_and_every_file_is_one_s_form() -> None:
@@ -35,7 +36,7 @@ def test_default_feed_forwards(name, width, expected) -> None:
         ("llama", {"qk_norm": True, "norm_offset": 1.0}, "qk_norm=True, norm_offset=1.0"),
         ("llama", {"scales": Scales(logits_divisor=2.0)}, "scales.logits_divisor=2.0"),
         ("gpt2", {"scales": Scales(logits_divisor=2.0)}, "scales.logits_divisor=2.0"),
-        ("gpt2", {"bias": False}, "bias=False"),
+        ("gpt2", {"bias": False}, "bias=False, qkv_bias=False, output_bias=False"),
         ("gpt2", {"activation": "relu"}, "activation=relu"),
         ("bert", {"window_tokens": 8, "scales": Scales(embedding=3.0)}, "window_tokens=8, scales.embedding=3.0"),
     ],
@@ -47,10 +48,20 @@ def test_what_no_configuration_of_a_family_says_is_not_exported(family, changes,
     assert error.value.seen == f"Hugging Face's {family} has no form for {said}"
 
 
-@pytest.mark.parametrize("family", ["llama", "granite", "gpt2", "bert"])
-def test_what_is_said_is_written(family) -> None:
-    config = huggingface_config(spec(family), where="here")
-    assert config["model_type"] == family
+_EXPERTS = {"count": 4, "active": 2, "ffn_width": 16}
+_SHARED = {"qwen2_moe": {"shared_ffn_width": 16}}
+_LATENT = {"kv_rank": 16, "rope_size": 4, "value_size": 8}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_a_recipe_of_a_family_leaves_out_is_said(name) -> None:
+    """A recipe that names sizes alone is of a network that the family's configuration has."""
+    family = FAMILY.load(name)
+    sizes = {"image_size": 8, "patch_size": 4} if family.sees_images else {"context_tokens": 64}
+    parts = {} if family.experts is None else {"experts": _EXPERTS | _SHARED.get(name, {})}
+    parts |= {} if family.latent is None else {"latent": _LATENT}
+    section = ModelSection(family=name, layers=2, width=32, heads=4, **sizes, **parts)
+    assert huggingface_config(section.spec(vocabulary=320), where="here")["model_type"] == name
 
 
 def test_granite_says_the_scales_of_a_llama() -> None:
