@@ -86,6 +86,41 @@ def test_the_report_stands_and_nothing_is_served(told_apart) -> None:
     assert "tells classes or fills gaps, and writes no text" in refused.stderr
 
 
+RESNET = (
+    "model: {family: resnet, image_size: 16, "
+    "convolutions: {depths: [1, 1], widths: [8, 16], stem_width: 8, bottleneck: false}}"
+)
+
+
+def test_a_resnet_learns_the_same_and_transformers_computes_it(told_apart, project_of, tmp_path) -> None:
+    transformers = pytest.importorskip("transformers")
+    from trainwright.model.bundle import load_network
+
+    recipe, text = tmp_path / "resnet.yaml", told_apart.recipe.read_text()
+    vit = next(line for line in text.splitlines() if line.startswith("model:"))
+    for old, new in (
+        (vit, RESNET),
+        ("{size: 8}", "{size: 16}"),
+        ("sequence_tokens: 5", "sequence_tokens: 1"),
+        ("batch_tokens: 100", "batch_tokens: 20"),
+        (", micro_batch: 10", ""),
+    ):
+        text = text.replace(old, new)
+    recipe.write_text(text)
+    project = project_of(recipe=recipe, workspace=tmp_path / "runs")
+    done = project.call("run")
+    assert done.returncode == 0, done.stderr + done.stdout
+    test = json.loads((project.artifact("evaluate") / "evaluation.json").read_text())["splits"]["test"]
+    assert test["metrics"]["accuracy"]["value"] > 0.9
+    ours = load_network(project.artifact("train"))
+    assert not torch.equal(ours.stem.norm.running_var, torch.ones(8)), "its statistics are stored"
+    bundle = project.artifact("export") / "huggingface"
+    theirs = transformers.ResNetForImageClassification.from_pretrained(bundle).eval()
+    pixels = torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        torch.testing.assert_close(theirs(pixels).logits, ours.logits(ours(pixels))[:, 0], atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [

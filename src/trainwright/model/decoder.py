@@ -50,6 +50,7 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
     "segments": (0,),
     "pooler": (False,),
     "image_size": (0,),
+    "convolutions": (None,),
     "patch_size": (0,),
 }
 """Fields of ``ModelSpec`` with the values that this network computes, whatever the other fields are."""

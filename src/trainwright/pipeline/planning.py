@@ -26,7 +26,7 @@ from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.workload import resolve
-from trainwright.spec.convnet import transformer
+from trainwright.spec.convnet import counted, transformer
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.layout import LayoutSection
@@ -136,7 +136,7 @@ def question_about(training: Step, *, on: str, root: Path, **options: Any) -> Qu
     recipe, facts = training.recipe, known_facts(training, {})
     section, how = recipe.train, recipe.train.exec
     fields: dict[str, Any] = {
-        "model": recipe.model_spec(vocabulary=facts.vocabulary),
+        "model": counted(recipe.model_spec(vocabulary=facts.vocabulary)),
         "model_name": recipe.name,
         "stack": OURS,
         "kernels": how.kernels,

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import fields
+from typing import Any, ClassVar
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.spec.model import ModelSpec, Unit
+from trainwright.spec.parts.convolutions import Convolutions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ConvNetSpec:
-    """A ResNet (He et al., 2015): a 7x7 stem, then ``depths[i]`` residual blocks of ``widths[i]`` channels each.
-
-    A bottleneck block is 1x1, 3x3, 1x1 with a quarter of its channels inside; a plain one is two 3x3. Every stage but
-    the first halves the image, in the 3x3 convolution (ResNet v1.5) or, with ``stride_first``, in the 1x1 before it
-    (the original).
-    """
+class ConvNetSpec(Convolutions):
+    """A ResNet (He et al., 2015): its stages, for images of ``image_size`` pixels, wide and high, in ``classes``."""
 
     unit: ClassVar[Unit] = "images"
     """What it is trained on, counted one by one."""
@@ -31,20 +28,10 @@ class ConvNetSpec:
     context_tokens: ClassVar[int] = 1
     """An image is a sequence of one token."""
 
-    depths: tuple[int, ...]
-    widths: tuple[int, ...]
     family: str = "resnet"
-    stem_width: int = 64
-    bottleneck: bool = True
-    stride_first: bool = False
     image_size: int = 224
     channels: int = 3
     classes: int = 1000
-
-    @property
-    def blocks(self) -> int:
-        """Residual blocks of all stages."""
-        return sum(self.depths)
 
     @property
     def experts(self) -> None:
@@ -52,21 +39,20 @@ class ConvNetSpec:
 
     def problems(self) -> tuple[str, ...]:
         """Returns every reason why no such network can be built; empty where there is none."""
-        problems = [
-            f"{name} must be at least 1, seen {getattr(self, name)}"
-            for name in ("stem_width", "image_size", "channels", "classes")
-            if getattr(self, name) < 1
-        ]
-        if not self.depths or len(self.depths) != len(self.widths):
-            problems.append(f"depths ({self.depths}) and widths ({self.widths}) must name the same stages")
-        if any(size < 1 for size in (*self.depths, *self.widths)):
-            problems.append(f"depths and widths must be at least 1, seen {self.depths} and {self.widths}")
-        if self.bottleneck and any(width % 4 for width in self.widths):
-            problems.append(f"widths of bottleneck blocks must be multiples of 4, seen {self.widths}")
-        return tuple(problems)
+        sizes = {"image_size": self.image_size, "channels": self.channels, "classes": self.classes}
+        small = (f"{name} must be at least 1, seen {size}" for name, size in sizes.items() if size < 1)
+        return (*small, *Convolutions.problems(self))
 
 
 AnyModel = ModelSpec | ConvNetSpec
+
+
+def counted(model: AnyModel) -> AnyModel:
+    """Returns what the planner counts of a shape that is trained: of a convolutional one that network itself."""
+    if isinstance(model, ConvNetSpec) or model.convolutions is None:
+        return model
+    stages: dict[str, Any] = {each.name: getattr(model.convolutions, each.name) for each in fields(Convolutions)}
+    return ConvNetSpec(**stages, family=model.family, image_size=model.image_size, classes=model.classes)
 
 
 def transformer(model: AnyModel) -> ModelSpec:

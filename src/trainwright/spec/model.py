@@ -8,6 +8,7 @@ from typing import Literal
 
 from trainwright.core.frozen import dataclass
 from trainwright.core.registry import is_reference
+from trainwright.spec.parts.convolutions import Convolutions
 from trainwright.spec.parts.dropout import NO_DROPOUT, Dropout
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
@@ -24,6 +25,7 @@ FAMILIES: Mapping[str, str] = {
     "llama": "trainwright.spec.families.llama:FAMILY",
     "gpt2": "trainwright.spec.families.gpt2:FAMILY",
     "vit": "trainwright.spec.families.vit:FAMILY",
+    "resnet": "trainwright.spec.families.resnet:FAMILY",
     "mistral": "trainwright.spec.families.rmsnorm:MISTRAL",
     "qwen2": "trainwright.spec.families.rmsnorm:QWEN2",
     "qwen3": "trainwright.spec.families.rmsnorm:QWEN3",
@@ -66,7 +68,7 @@ MOST_LAYERS = 10_000  # The deepest transformer that was trained has 1,000 (Deep
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec:
-    """A transformer: decoder, encoder, or vision encoder.
+    """A transformer: decoder, encoder, or vision encoder; or, with ``convolutions``, a ResNet.
 
     ``layers`` blocks of width ``width``; ``heads`` query heads and ``kv_heads`` key/value heads of ``head_size``;
     a feed-forward of ``ffn_width``, gated (three matrices) or plain (two); ``vocabulary`` rows of embedding,
@@ -136,6 +138,9 @@ class ModelSpec:
     """Whether logits over the vocabulary are made; None: where there are no classes."""
     image_size: int = 0
     patch_size: int = 0
+    convolutions: Convolutions | None = None
+    """Stages of a convolutional network: ``layers`` and ``width`` are their blocks and the last one's channels, an
+    image is one token, and sizes of attention and feed-forward are 1 and stand for nothing."""
     dropout: Dropout = NO_DROPOUT
     rotary_share: float = 1.0
     """Share of a head's elements that rotary positions turn, the first of them (GPT-NeoX: 0.25)."""
@@ -266,7 +271,8 @@ class ModelSpec:
     def problems(self) -> tuple[str, ...]:
         """Returns every reason why no such network can be built; empty where there is none."""
         sizes = ["layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "context_tokens"]
-        sizes += ["image_size", "patch_size", "classes"] if self.kind == "vision" else ["vocabulary"]
+        patches = [] if self.convolutions else ["patch_size"]
+        sizes += ["image_size", *patches, "classes"] if self.kind == "vision" else ["vocabulary"]
         problems = [
             f"{name} must be at least 1, seen {getattr(self, name)}" for name in sizes if getattr(self, name) < 1
         ]
@@ -280,7 +286,7 @@ class ModelSpec:
             problems.append(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
         if self.norms_per_block == 1 and not self.parallel_residual:
             problems.append("norms_per_block=1 is shared by two halves side by side: it needs parallel_residual")
-        if self.kind == "vision" and self.image_size % self.patch_size:
+        if self.kind == "vision" and self.patch_size and self.image_size % self.patch_size:
             problems.append(f"image_size ({self.image_size}) must be a multiple of patch_size ({self.patch_size})")
         if self.labels is not None and len(self.labels) != self.classes:
             problems.append(f"labels must name each of the {self.classes} classes, seen {len(self.labels)} names")
@@ -289,6 +295,7 @@ class ModelSpec:
         return (
             *problems,
             *self._attention_problems(),
+            *(() if self.convolutions is None else self.convolutions.all_problems(self.layers, self.width)),
             *(() if self.experts is None else self.experts.problems(layers=self.layers)),
         )
 

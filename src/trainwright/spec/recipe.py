@@ -124,9 +124,10 @@ class Recipe(Section):
         if images is not None and images.size != model.image_size:
             return f"model.image_size ({model.image_size}) is not data.images.size ({images.size}): make them equal"
         if self.train.sequence_tokens != model.context_tokens:
+            what = "" if model.convolutions else ", which are its patches and the class token"
             return (
                 f"train.sequence_tokens ({self.train.sequence_tokens}) is not the {model.context_tokens} tokens of an "
-                f"image, which are its patches and the class token: write train.sequence_tokens: {model.context_tokens}"
+                f"image{what}: write train.sequence_tokens: {model.context_tokens}"
             )
         return None
 
@@ -146,6 +147,7 @@ class Recipe(Section):
         known = optimizer.name == optimizer.counted and optimizer.counted in TIMED_UPDATES
         names = {} if known else {"optimizer": optimizer.name}
         names |= {} if self.task.kind.measured else {"task": self.task.name}
+        names |= {} if self.model.convolutions is None else {"convolutions": self.model.family}
         return names | {"network": network} if is_reference(self.model.family) and network != DECODER else names
 
     @property

@@ -12,6 +12,7 @@ from trainwright.model.build import build_network
 from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.convolutions import Convolutions
 from trainwright.spec.workload import KernelChoice
 
 BUILT = frozenset(
@@ -70,6 +71,7 @@ REFUSED = {
     "language_head": False,
     "image_size": 32,
     "patch_size": 16,
+    "convolutions": Convolutions(depths=(3,), widths=(32,)),
 }
 
 

@@ -50,6 +50,7 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
     "latent": (None,),
     "further_layers": (0,),
     "image_size": (0,),
+    "convolutions": (None,),
     "patch_size": (0,),
     "rotary_share": (1.0,),
     "rope_scaling": (None,),

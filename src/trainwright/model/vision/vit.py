@@ -70,6 +70,7 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
     "further_layers": (0,),
     "segments": (0,),
     "pooler": (False,),
+    "convolutions": (None,),
 }
 """Fields of ``ModelSpec`` with the values that this network computes, whatever the other fields are."""
 

@@ -46,8 +46,8 @@ def _convolutions(model: ConvNetSpec) -> Iterator[Convolution]:
     size = _halved(size)  # the stem's pooling
     inputs = model.stem_width
     for stage, (depth, width) in enumerate(zip(model.depths, model.widths, strict=True)):
-        stride = 1 if stage == 0 else 2
-        before, size = size, size if stage == 0 else _halved(size)
+        stride = 2 if stage or model.halves_first else 1
+        before, size = size, size if stride == 1 else _halved(size)
         if inputs != width or stride != 1:
             yield Convolution(f"stage{stage}.shortcut", width, inputs, 1, stride, size)
         yield from _block(model, f"stage{stage}.first", inputs, width, before=before, size=size, layers=1)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from trainwright.core.frozen import dataclass
 from trainwright.core.registry import load
 from trainwright.planner.counts.parameters import BLOCK_PARTS, CONVOLUTIONS, matrices
-from trainwright.spec.convnet import AnyModel, ConvNetSpec
+from trainwright.spec.convnet import AnyModel, ConvNetSpec, counted
 
 if TYPE_CHECKING:
     from trainwright.spec.run import RunSpec
@@ -56,6 +56,7 @@ class Flops:
 
 def count_flops(model: AnyModel, *, sequences: int, sequence_tokens: int) -> Flops:
     """Returns the operations of one forward pass; ``sequences`` of images is their number."""
+    model = counted(model)
     if isinstance(model, ConvNetSpec):
         stem, linear, head = load(f"{CONVOLUTIONS}:forward_flops", kind="count")(model, images=sequences)
         return Flops(stem=stem, linear=linear, attention=0, head=head)

@@ -14,7 +14,7 @@ from typing import Literal
 from trainwright.core.frozen import dataclass
 from trainwright.core.registry import load
 from trainwright.planner.counts.pieces import padded_rows
-from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer
+from trainwright.spec.convnet import AnyModel, ConvNetSpec, counted, transformer
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
@@ -164,9 +164,10 @@ def _heads(model: ModelSpec) -> Iterator[Matrix]:
 
 @lru_cache(maxsize=4096)
 def _counts(model: AnyModel) -> tuple[tuple[str, int], ...]:
+    model = counted(model)
     if isinstance(model, ConvNetSpec):
-        counted: tuple[tuple[str, int], ...] = load(f"{CONVOLUTIONS}:parameter_counts", kind="count")(model)
-        return counted
+        parts: tuple[tuple[str, int], ...] = load(f"{CONVOLUTIONS}:parameter_counts", kind="count")(model)
+        return parts
     positions = model.context_tokens + model.extra_positions if model.positions == "learned" else 0
     tables = {
         "embedding": model.vocabulary * model.width if model.kind != "vision" else model.width,

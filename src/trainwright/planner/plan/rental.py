@@ -18,14 +18,14 @@ from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.layout import LARGEST_MICRO_BATCH
 from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.spec.convnet import AnyModel
 from trainwright.spec.device import DeviceSpec
-from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Rental
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
 
 
-def rental(model: ModelSpec, workload: Workload, spec: DeviceSpec, prices: PriceList) -> Rental:
+def rental(model: AnyModel, workload: Workload, spec: DeviceSpec, prices: PriceList) -> Rental:
     """Returns the run on one such device with this trainer, at the device's cheapest checked on-demand price.
 
     Where its datasheet has no rate for the workload's precision, another one that this trainer has is taken, as in a

@@ -111,7 +111,7 @@ def correction(placed: PlacedRun, references: Sequence[Reference], priors: Prior
 def place(placed: PlacedRun) -> Numbers:
     """Returns the place of a run among others: natural logarithms of sizes and degrees, and units for all else."""
     run, layout, work = placed.run, placed.parallel, placed.run.workload
-    parameters = active_parameters(run.transformer)
+    parameters = active_parameters(run.model)
     tokens = layout.micro_batch_sequences * work.sequence_tokens / (layout.tp * layout.cp)
     return np.array(
         [

@@ -27,11 +27,10 @@ from trainwright.planner.counts.parameters import BLOCK_PARTS, block_matrix_para
 from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.planner.counts.process import Process, process_from
 from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
-from trainwright.planner.counts.saved.activations import block_bytes
-from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.planner.counts.update import OPERATIONS, averaging_bytes, dealt, unfused_bytes, update_bytes
 from trainwright.planner.counts.work import product_shape
 from trainwright.planner.rates.catalogue import Catalogue
+from trainwright.planner.rates.near import near_bytes
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL
@@ -49,8 +48,6 @@ QUICK_SPREAD = 0.16
 planned 0.98 to 1.57 times as long (docs/lab/log.md)."""
 MOST_BUSY = 0.9
 """Of a machine that is busier still nobody knows how fast it is alone: ten times as fast is believed at most."""
-NEAR_TOKENS = 2048
-"""Memory probes are matched with the model's blocks at about so many tokens, as the doctor probes."""
 SCORE_PASSES = (6, 7)
 """Over whole scores where they are written, forward and backward: the product's result, the mask's sum (a read and a
 write), softmax (the same), the second product; its gradient, that of softmax (three), three products."""
@@ -112,6 +109,8 @@ class Probed:
             RecipeError: the doctor has not measured what the run does.
         """
         self._check(run)
+        if not isinstance(run.model, ModelSpec):
+            return self.catalogue.kernels(run, layouts, without=without)  # at what products and memory reached here
         keys = np.stack([getattr(layouts, each) for each in sorted(_LOOKED_UP)])
         _, first, places = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         shapes = LayoutShapes(model=run.transformer, workload=run.workload, layouts=layouts, kernels=run.kernels)
@@ -130,24 +129,20 @@ class Probed:
 
         Where torch's allocator holds what no tensor uses, that is ``reserved_unused``, not waste.
         """
-        tokens = run.workload.sequence_tokens
-        batch = MicroBatch(
-            sequences=max(1, NEAR_TOKENS // tokens),
-            sequence_tokens=tokens,
-            dtype=self.probes.growth[0].dtype,
-            device_kind=self.probes.device_kind,
-        )
-        near = block_bytes(run.transformer, batch)
-        process = process_from(self.probes.growth, self.probes.baseline_bytes, near_bytes=near)
+        process = process_from(self.probes.growth, self.probes.baseline_bytes, near_bytes=near_bytes(run, self.probes))
         return process if self.probes.device_kind == "cpu" else replace(process, waste=0.0)
 
     def spread(self, run: RunSpec) -> float:
-        """Returns ``SPREAD``; more of a quick measurement, of a busy machine, and of an exchange nobody measured."""
+        """Returns ``SPREAD``; more of a quick measurement, of a busy machine, and of an exchange nobody measured.
+
+        Convolutions nobody measured here: of them it begins with the catalogue's.
+        """
         # Other programs leave a deviation too: alone the machine may be faster by their share.
         busy = min(self.probes.cpu_busy, MOST_BUSY) if self.probes.doubtful else 0.0
         busy_spread, quick_spread = -math.log(1 - busy) / INTERVAL, 0.0 if self.probes.thorough else QUICK_SPREAD
         others = ADAPTERS_SPREAD * bool(run.workload.adapter), run.stack.time.spread * (run.cluster.devices > 1)
-        return math.hypot(SPREAD, quick_spread, busy_spread, *others)
+        known = SPREAD if isinstance(run.model, ModelSpec) else self.catalogue.spread(run)
+        return math.hypot(known, quick_spread, busy_spread, *others)
 
     def _check(self, run: RunSpec) -> None:
         device, known, work = self.probes.device_name, self.probes.dtypes(), run.workload

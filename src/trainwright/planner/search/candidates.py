@@ -128,7 +128,7 @@ def _recomputes(table: Table, run: RunSpec) -> tuple[Recompute, ...]:
     """Returns recomputations, least first; selective where it spares something or is asked for (decision 0037)."""
     if not run.model.is_divisible:
         return ("none",)
-    ours = run.stack.memory.kernels == "own" and run.transformer.family in FAMILIES
+    ours = run.stack.memory.kernels == "own" and run.model.family in FAMILIES
     if ours or table.fixed.get("recompute") == RECOMPUTES.index("selective") or not run.workload.fused_attention:
         return RECOMPUTES
     if len(table):

@@ -8,6 +8,7 @@ from typing import Any
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.family import ENCODER, Family
+from trainwright.spec.families.resnet import stages_of
 from trainwright.spec.model import ModelSpec
 
 _BERT_LIKE: dict[str, Any] = {"head_bias": True, "post_norm": True, "embedding_norm": True, "final_norm": False}
@@ -105,14 +106,8 @@ def _bert_like(
 
 def resnet(read: ConfigReader) -> ConvNetSpec:
     """ResNet (He et al., 2015)."""
-    read.refuse("downsample_in_first_stage", False)
-    plain = read.word("layer_type", "bottleneck", ("bottleneck", "basic")) == "basic"
     return ConvNetSpec(
-        stem_width=read.integer("embedding_size", 64),
-        depths=read.sizes("depths", (3, 4, 6, 3)),
-        widths=read.sizes("hidden_sizes", (256, 512, 1024, 2048)),
-        bottleneck=not plain,
-        stride_first=read.flag("downsample_in_bottleneck", False),
+        **stages_of(read),
         image_size=read.square("image_size", 224),
         channels=read.integer("num_channels", 3),
         classes=read.labels(),

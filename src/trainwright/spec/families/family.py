@@ -40,6 +40,7 @@ class Family:
         kind: what it reads and how, as in ``ModelSpec``.
         complete: takes the shape that follows from all that, and returns the family's: with its norms, windows, scales.
         experts: what its experts have in common, fields of ``Experts``; None: it has no experts.
+        convolutional: its networks are of ``Convolutions``, not of attention.
         latent: the same of ``LatentAttention``; None: it has ordinary attention.
         fields: further fields of ``ModelSpec`` that all of its networks have.
         joined: names of matrices that are one in ``huggingface``'s form, a tuple for each; empty where none are.
@@ -59,6 +60,7 @@ class Family:
     complete: Callable[[ModelSpec], ModelSpec] = as_it_is
     experts: Mapping[str, Any] | None = None
     latent: Mapping[str, Any] | None = None
+    convolutional: bool = False
     fields: Mapping[str, Any] | None = None
     joined: tuple[tuple[str, ...], ...] = ()
     network: str = DECODER

@@ -7,18 +7,20 @@ from dataclasses import Field as Field_
 from dataclasses import fields, is_dataclass, replace
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming
 from trainwright.spec.families.family import FAMILY, Family
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.convolutions import Convolutions
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
 from trainwright.spec.parts.rotary import RopeScaling
 from trainwright.spec.sections.base import Count, Section
 from trainwright.spec.sections.model_parts import (
+    ConvolutionsSection,
     DropoutSection,
     ExpertsSection,
     LatentSection,
@@ -41,6 +43,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "scales": ScalesSection,
     "experts": ExpertsSection,
     "latent": LatentSection,
+    "convolutions": ConvolutionsSection,
 }
 _KEYS = (
     *("family", "layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "tied", "rope_theta", "norm_epsilon"),
@@ -77,6 +80,9 @@ class ModelSection(Section):
     norm_epsilon: float = Field(1e-5, gt=0, description="epsilon of the normalisation layers")
     experts: ExpertsSection | None = Field(None, description="a mixture of experts, of a family that has it")
     latent: LatentSection | None = Field(None, description="latent attention, of a family that has it")
+    convolutions: ConvolutionsSection | None = Field(
+        None, description="stages of a convolutional family, from which layers, width and heads follow"
+    )
     variant: VariantSection = Field(
         default_factory=VariantSection, description="what this network has otherwise than its family"
     )
@@ -88,6 +94,19 @@ class ModelSection(Section):
         None,
         description="start from the weights of this checkpoint, trained model, Hugging Face directory, or hf://OWNER/NAME",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _follows_from_stages(cls, data: Any) -> Any:
+        """Gives the sizes that follow from the stages of a convolutional network, where they are left out."""
+        given = data.get("convolutions") if isinstance(data, dict) else None
+        if not isinstance(given, dict | ConvolutionsSection):
+            return data
+        try:
+            stages = ConvolutionsSection.model_validate(given)
+        except ValidationError:  # told by the field's own validation, at its place
+            return data
+        return {"layers": sum(stages.depths), "width": stages.widths[-1], "heads": 1} | data
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -109,6 +128,8 @@ class ModelSection(Section):
     def _image_problem(self) -> str | None:
         """Returns what is wrong with the sizes of images, or None."""
         sizes = {"image_size": self.image_size, "patch_size": self.patch_size}
+        if self.loaded.convolutional and sizes.pop("patch_size") is not None:
+            return f"patch_size is for a network of patches, which {self.family} is not"
         if not self.loaded.sees_images:
             given = [name for name, size in sizes.items() if size is not None]
             return f"{given[0]} is for a network of images, which {self.family} is not" if given else None
@@ -152,7 +173,9 @@ class ModelSection(Section):
         """Returns the shape, for a tokenizer of ``vocabulary`` entries."""
         family = self.loaded
         image, patch = self.image_size or 0, self.patch_size or 0
-        tokens = (image // max(patch, 1)) ** 2 + 1 if family.sees_images else self.context_tokens
+        tokens = self.context_tokens
+        if family.sees_images:
+            tokens = 1 if family.convolutional else (image // max(patch, 1)) ** 2 + 1
         parts, ffn_width = self._parts(family), None
         if self.experts is not None and not self.experts.dense_layers:
             ffn_width = self.experts.ffn_width  # no layer has another
@@ -191,6 +214,7 @@ class ModelSection(Section):
         for key, has, asked in (
             ("experts", family.experts is not None, self.experts),
             ("latent", family.latent is not None, self.latent),
+            ("convolutions", family.convolutional, self.convolutions),
         ):
             if has and asked is None:
                 raise RecipeError(
@@ -203,6 +227,8 @@ class ModelSection(Section):
         if self.experts is not None:
             written = {name: value for name, value in self.experts.model_dump().items() if value is not None}
             parts["experts"] = Experts(**{**(family.experts or {}), **written})
+        if self.convolutions is not None:
+            parts["convolutions"] = Convolutions(**self.convolutions.model_dump())
         if self.latent is not None:
             sizes = self.latent.model_dump() | {"value_size": self.latent.value_size or self._head_size}
             parts["latent"] = LatentAttention(**{**(family.latent or {}), **sizes})
@@ -252,7 +278,7 @@ def keys_of(shape: ModelSpec) -> dict[str, Any]:
     """
     section = {name: _as_section(name, getattr(shape, name)) for name in _KEYS}
     if shape.sees_images:
-        section |= {"image_size": shape.image_size, "patch_size": shape.patch_size}
+        section |= {"image_size": shape.image_size, "patch_size": shape.patch_size or None}
     else:
         section["context_tokens"] = shape.context_tokens
     keys = {name: _as_json(value) for name, value in section.items() if value is not None}

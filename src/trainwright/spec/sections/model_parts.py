@@ -74,6 +74,17 @@ class ExpertsSection(Section):
     bias_rate: float = Field(0.001, gt=0, description="what an update moves an expert's bias by (balance: bias)")
 
 
+class ConvolutionsSection(Section):
+    """Stages of residual blocks, of a family that has them. Each stage but the first halves the image."""
+
+    depths: tuple[int, ...] = Field(min_length=1, description="residual blocks of each stage")
+    widths: tuple[int, ...] = Field(min_length=1, description="channels of each stage")
+    stem_width: int = Field(64, gt=0, description="channels of the first convolution")
+    bottleneck: bool = Field(True, description="blocks of 1x1, 3x3, 1x1 with a quarter of the channels, or of two 3x3")
+    stride_first: bool = Field(False, description="halve in a bottleneck's first 1x1, not in its 3x3")
+    halves_first: bool = Field(False, description="halve the image in the first stage too")
+
+
 class LatentSection(Section):
     """Keys and values from one narrow latent, of a family that has it (DeepSeek)."""
 

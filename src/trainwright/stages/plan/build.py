@@ -34,6 +34,7 @@ from trainwright.planner.plan.scenario import Scenario, of_kernels
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.planner.search.layouts import Refuses
+from trainwright.spec.convnet import AnyModel, ConvNetSpec, counted
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import (
     INTERVAL,
@@ -79,7 +80,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         MachineError: CUDA is asked for and not there, or the package of a kernel.
     """
     rented = [catalogue_device(name, where="plan.rent_on") for name in recipe.plan.rent_on]
-    model = recipe.model_spec(vocabulary=facts.vocabulary)
+    model = counted(recipe.model_spec(vocabulary=facts.vocabulary))
     how = recipe.train.exec
     here = within(with_bus(here_for(how, machine), recipe.train), how.fit_memory)
     precision = _precision(recipe, facts, here)
@@ -108,7 +109,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         unmeasured=recipe.unmeasured,
         priors=machine_priors(here.source.spread(run)),
         source=here.source,
-        numbers=here.numbers(model.layers, compiled=compiled),
+        numbers=here.numbers(model.blocks, compiled=compiled),
         on_this_machine=True,
     )
     scenario, plan = _within_memory(recipe, scenario, compiled=compiled)
@@ -161,6 +162,8 @@ def _laid_out(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> Plan:
 def micro_batches(recipe: Recipe, workload: Workload, parallel: ParallelPlan = ONE_DEVICE) -> tuple[int, ...]:
     """Returns the sequences of a forward pass that a plan chooses from: the recipe's, or all that divide the batch."""
     wanted = recipe.train.exec.micro_batch
+    if recipe.model.convolutions is not None:
+        return (workload.batch_sequences,)  # what batch norms see
     places = range(parallel.dp_replicate * parallel.dp_shard)
     whole = math.gcd(*(len(parallel.rows(workload.batch_sequences, place)) for place in places))
     if wanted != "auto":
@@ -169,7 +172,7 @@ def micro_batches(recipe: Recipe, workload: Workload, parallel: ParallelPlan = O
     return tuple(sorted({*small, *(whole // size for size in small)}, reverse=True))
 
 
-def _run(model: ModelSpec, workload: Workload, here: Here, kernels: KernelChoice) -> RunSpec:
+def _run(model: AnyModel, workload: Workload, here: Here, kernels: KernelChoice) -> RunSpec:
     check_frozen(workload, here.cluster.device)
     return RunSpec(model=model, workload=workload, cluster=here.cluster, stack=read_stack(OURS), kernels=kernels)
 
@@ -262,7 +265,7 @@ def _widened(seconds: Interval, length: float) -> Interval:
 def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
     """Returns the recipe's, or the one whose step is predicted to be faster."""
     # Of the recipe's vocabulary: what is trained must not depend on whether the dataset is there when it is planned.
-    model = recipe.model_spec(vocabulary=asked_vocabulary(recipe))
+    model = counted(recipe.model_spec(vocabulary=asked_vocabulary(recipe)))
     if recipe.train.precision != "auto":
         return recipe.train.precision
     known: list[Precision] = [dtype for dtype in ("bf16", "fp32") if dtype in here.cluster.device.flops_per_s]
@@ -279,6 +282,8 @@ def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
 def _smallest_change(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan) -> Rejected:
     """Returns the first change, from the mildest on, that makes it fit in this layout and is executed."""
     section, run = recipe.train, scenario.run
+    if isinstance(run.model, ConvNetSpec):
+        return Rejected(name="smallest change that fits", reason="none: lower train.batch_tokens or model.image_size")
     model, workload = run.transformer, run.workload
     full = replace(workload, recompute="full", recompute_budget=0.0)
     changes: list[tuple[str, ModelSpec, Workload]] = [

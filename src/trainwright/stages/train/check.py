@@ -16,7 +16,7 @@ from trainwright.planner.counts.adapters import placed
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.workload import ParallelPlan
-from trainwright.stages.train.layout import of_parts, refusals
+from trainwright.stages.train.layout import of_batch_norms, of_parts, refusals
 
 METRICS = {
     "next-token": ("loss", "bits_per_byte", "perplexity"),
@@ -128,7 +128,8 @@ def _layout(recipe: Recipe) -> Iterator[RecipeError]:
     asked, where = ParallelPlan(), "train"
     if isinstance(layout, LayoutSection):
         asked, where = layout.parallel(), "train.exec.layout"
-    reasons = of_parts(recipe, recipe.model_spec(vocabulary=1), asked, precision=train.precision)
+    reasons = of_batch_norms(recipe, asked if asked.ranks > 1 else None)
+    reasons += of_parts(recipe, recipe.model_spec(vocabulary=1), asked, precision=train.precision)
     reasons += refusals(
         replace(asked, compile=train.exec.compile is True),
         recompute=train.recompute,

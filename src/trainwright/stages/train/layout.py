@@ -29,6 +29,7 @@ OF_FLOAT8 = "trainwright.model.precision.refusals:refusals"
 OF_ADAPTERS = "trainwright.model.adapters.refusals:refusals"
 OF_KERNELS = "trainwright.model.kernels.refusals:refusals"
 OF_PARTS = "trainwright.model.experts.refusals:refusals"
+OF_BATCH_NORMS = "trainwright.model.vision.refusals:refusals"
 OF_RECOMPUTE = "trainwright.model.kernels.refusals:of_recompute"
 
 
@@ -86,6 +87,7 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
         return (
             *of_kernels,
             *of_parts(recipe, model, parallel, precision=work.precision),
+            *of_batch_norms(recipe, parallel),
             *refusals(
                 parallel,
                 recompute=recompute,
@@ -114,6 +116,14 @@ def of_parts(recipe: Recipe, model: AnyModel, parallel: ParallelPlan, *, precisi
     return reasons
 
 
+def of_batch_norms(recipe: Recipe, parallel: ParallelPlan | None) -> tuple[str, ...]:
+    """Returns why a convolutional network is not trained so; without a layout why it is not on one process."""
+    if recipe.model.convolutions is None:
+        return ()
+    reasons: tuple[str, ...] = load(OF_BATCH_NORMS, kind="layout")(recipe, parallel)
+    return reasons
+
+
 def check_executable(plan: Plan, recipe: Recipe) -> None:
     """Refuses a plan whose layout the trainer cannot execute for this recipe.
 
@@ -133,9 +143,7 @@ def check_executable(plan: Plan, recipe: Recipe) -> None:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(reasons))
 
 
-def plan_differences(
-    plan: Plan, model: ModelSpec, workload: Workload, unmeasured: Mapping[str, str]
-) -> tuple[str, ...]:
+def plan_differences(plan: Plan, model: AnyModel, workload: Workload, unmeasured: Mapping[str, str]) -> tuple[str, ...]:
     """Returns each field in which what a plan is of is not what is trained, with both values.
 
     ``unmeasured`` is the recipe's: what model and workload say something else for.

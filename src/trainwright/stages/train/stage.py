@@ -27,6 +27,7 @@ from trainwright.model.tasks.task import HasTeacher, load_task, refers, without_
 from trainwright.planner.plan.workload import average_start, resolve, steps_in
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
+from trainwright.spec.convnet import counted
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.updates.loss import PLAIN
@@ -201,7 +202,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         workload = replace(workload, recompute=planned.recompute, recompute_budget=planned.recompute_budget)
     peak = plan.cluster.device.flops_per_s.get(precision)
     model = recipe.model_spec(vocabulary=dataset.vocabulary)
-    others = plan_differences(plan, model, workload, recipe.unmeasured)
+    others = plan_differences(plan, counted(model), workload, recipe.unmeasured)
     if others:
         raise RecipeError("the plan is of another run", where="plan", seen=", ".join(others), fix="plan this recipe")
     return Settings(

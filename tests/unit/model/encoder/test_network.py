@@ -12,6 +12,7 @@ from trainwright.model.build import build_network
 from trainwright.model.dropout import sample_keys
 from trainwright.model.losses import IGNORE
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.convolutions import Convolutions
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
@@ -45,6 +46,7 @@ REFUSED = {
     "further_layers": 1,
     "image_size": 32,
     "patch_size": 16,
+    "convolutions": Convolutions(depths=(3,), widths=(32,)),
     "rotary_share": 0.5,
     "rope_scaling": RopeScaling(kind="linear", factor=2.0),
     "window_rope_theta": 5000.0,

@@ -38,7 +38,6 @@ def test_bert_stands_under_one_of_its_heads(architecture, logits, pooler, classe
         (encoders.bert, "bert-masked", {"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice"),
         (encoders.resnet, "resnet-basic", {"layer_type": "dense"}, r"layer_type \(seen 'dense', expected one of bott"),
         (encoders.resnet, "resnet-basic", {"depths": []}, r"depths \(seen \[\], expected a list of whole numbers"),
-        (encoders.resnet, "resnet-basic", {"downsample_in_first_stage": True}, "downsample_in_first_stage=True"),
     ],
 )
 def test_what_the_counts_do_not_cover_is_refused(reader, name, changes, message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,19 +49,28 @@ def test_what_no_configuration_of_a_family_says_is_not_exported(family, changes,
     assert error.value.seen == f"Hugging Face's {family} has no form for {said}"
 
 
+_BLOCKS = {"layers": 2, "width": 32, "heads": 4}
+_CONVOLUTIONS = {"depths": [1, 1], "widths": [16, 32], "stem_width": 16, "bottleneck": False}
 _EXPERTS = {"count": 4, "active": 2, "ffn_width": 16}
-_SHARED = {"qwen2_moe": {"shared_ffn_width": 16}}
 _LATENT = {"kv_rank": 16, "rope_size": 4, "value_size": 8}
+
+
+def _smallest(name: str) -> dict[str, Any]:
+    """Returns the keys of ``model`` that a recipe of a family must have."""
+    if name in ("vit", "resnet"):
+        network = {"convolutions": _CONVOLUTIONS} if name == "resnet" else {"patch_size": 4, **_BLOCKS}
+        return {"image_size": 32, **network}
+    family: Family = FAMILY.load(name)
+    parts: dict[str, Any] = {} if family.latent is None else {"latent": _LATENT}
+    if family.experts is not None:
+        parts["experts"] = _EXPERTS | ({"shared_ffn_width": 16} if name == "qwen2_moe" else {})
+    return _BLOCKS | parts
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_a_recipe_of_a_family_leaves_out_is_said(name) -> None:
     """A recipe that names sizes alone is of a network that the family's configuration has."""
-    family = FAMILY.load(name)
-    sizes = {"image_size": 8, "patch_size": 4} if family.sees_images else {"context_tokens": 64}
-    parts = {} if family.experts is None else {"experts": _EXPERTS | _SHARED.get(name, {})}
-    parts |= {} if family.latent is None else {"latent": _LATENT}
-    section = ModelSection(family=name, layers=2, width=32, heads=4, **sizes, **parts)
+    section = ModelSection(family=name, **_smallest(name))
     assert huggingface_config(section.spec(vocabulary=320), where="here")["model_type"] == name
 
 

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from trainwright.core.errors import RecipeError
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.parts.rotary import RopeScaling
 from trainwright.spec.parts.scales import Scales
-from trainwright.spec.sections.model import ModelSection
+from trainwright.spec.sections.model import ModelSection, keys_of
 
 SIZES = {"layers": 2, "width": 64, "heads": 2}
 
@@ -182,3 +183,35 @@ def test_a_bias_of_norms_that_have_none_is_refused():
         ModelSection.model_validate(shape | {"variant": {"norm_bias": False}})
     variant = {"norm": "layernorm", "norm_bias": False}
     assert not ModelSection.model_validate(shape | {"variant": variant}).spec(vocabulary=8).norm_bias
+
+
+STAGES = {"depths": [2, 1], "widths": [16, 32], "bottleneck": False}
+RESNET = {"family": "resnet", "image_size": 32, "convolutions": STAGES}
+
+
+def test_sizes_of_a_convolutional_network_follow_from_its_stages():
+    section = ModelSection.model_validate(RESNET)
+    shape = section.spec(vocabulary=0)
+    assert (section.layers, section.width, section.heads, section.context_tokens) == (3, 32, 1, 1)
+    assert (shape.vocabulary, shape.head_size, shape.ffn_width, shape.patch_size) == (0, 1, 1, 0)
+    assert ModelSection.model_validate(section.model_dump(exclude_unset=True)).spec(vocabulary=0) == shape
+    again = {name: value for name, value in keys_of(shape).items() if name != "variant"}
+    assert "variant" not in keys_of(shape)
+    assert ModelSection.model_validate(again).spec(vocabulary=0) == shape
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"convolutions": None}, "this family needs convolutions|layers"),
+        ({"layers": 4}, r"layers \(4\) is not the 3 of its stages"),
+        ({"patch_size": 4}, "patch_size is for a network of patches, which resnet is not"),
+        ({"image_size": None}, "resnet needs image_size"),
+        ({"convolutions": STAGES | {"widths": [16]}}, "must name the same stages"),
+        ({"convolutions": STAGES | {"stride_first": True}}, "stride_first is for bottleneck blocks"),
+        ({"family": "vit", "patch_size": 8}, "this family has no convolutions"),
+    ],
+)
+def test_stages_that_cannot_be_are_named(change, message):
+    with pytest.raises((RecipeError, ValidationError), match=message):
+        ModelSection.model_validate(RESNET | change)

@@ -1,0 +1,34 @@
+"""What of a training batch norms cannot have: an answer that depends on how a batch is divided. No torch here."""
+
+from __future__ import annotations
+
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.workload import ParallelPlan
+
+
+def refusals(recipe: Recipe, parallel: ParallelPlan | None) -> tuple[str, ...]:
+    """Returns why a network with batch norms is not trained so, a line for each reason; empty where it is.
+
+    Args:
+        recipe: of a convolutional network.
+        parallel: a layout, whose micro batch counts; None: the recipe's micro batch counts, on one process.
+    """
+    train = recipe.train
+    whole = train.batch_tokens // train.sequence_tokens
+    micro = train.exec.micro_batch if parallel is None else parallel.micro_batch_sequences
+    reasons = []
+    if parallel is not None and parallel.ranks > 1:
+        reasons.append(f"ranks={parallel.ranks}: a batch norm sees its whole batch on one process; set all axes to 1")
+    elif micro not in ("auto", whole):
+        reasons.append(
+            f"micro_batch={micro}: a batch norm sees its whole batch of {whole} in one pass; leave micro_batch out"
+        )
+    if train.averages:
+        reasons.append("averaged weights have no running statistics of batch norms of their own; train without")
+    if train.precision == "fp8":
+        reasons.append("precision=fp8: no convolution computes in fp8; set precision=bf16")
+    if train.method.adapts:
+        reasons.append(f"method={train.method.name}: adapters stand beside a transformer's matrices; set method=full")
+    if train.recompute != "none":
+        reasons.append(f"recompute={train.recompute}: a second pass counts twice in batch norms; set recompute=none")
+    return tuple(reasons)
