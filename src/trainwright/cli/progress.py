@@ -88,8 +88,11 @@ class TaskState:
             parts.append(f"{format_seconds(self.remaining_s)} left")
         if "loss" in self.metrics:
             parts.append(f"loss {self.metrics['loss']:.4g}")
-        if "tokens_per_s" in self.metrics:
-            parts.append(f"{_rate(self.metrics['tokens_per_s'])} tokens/s")
+        parts += [
+            f"{_rate(self.metrics[f'{unit}_per_s'])} {unit}/s"
+            for unit in ("tokens", "images")
+            if f"{unit}_per_s" in self.metrics
+        ]
         if "mfu" in self.metrics:
             parts.append(f"MFU {self.metrics['mfu']:.1%}")
         return ", ".join(parts)

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from trainwright.core.config.by_name import ByName
 from trainwright.core.registry import is_reference
 from trainwright.spec.families.family import DECODER, FAMILY
-from trainwright.spec.model import ModelSpec
+from trainwright.spec.model import ModelSpec, Unit
 from trainwright.spec.sections.base import Section
 from trainwright.spec.sections.corpus.labels import LabelKind
 from trainwright.spec.sections.data import DataSection
@@ -109,6 +109,11 @@ class Recipe(Section):
                 f"the task {self.task.name} needs a network of another kind: {needed}; {family} is: {network}"
             )
         return self
+
+    @property
+    def counted(self) -> tuple[Unit, int]:
+        """What people count a batch in, and the tokens of one."""
+        return ("images", self.train.sequence_tokens) if self.task.kind.needs == "images" else ("tokens", 1)
 
     def _image_problem(self) -> str | None:
         """Returns what keeps a network of images from its task, its images or its sequences; None where nothing does.

@@ -55,6 +55,12 @@ def test_a_line_tells_what_is_known():
     assert task.text() == ("31/2,000 steps (2%), 3.1 steps/s, 10 min 35 s left, loss 2.312, 41,200 tokens/s, MFU 42.0%")
 
 
+def test_images_are_not_called_tokens():
+    task = TaskState(name="train", metrics={"images_per_s": 410.0})
+    task.update(steps(0.0, 0, 2000.0))
+    assert task.text() == "0/2,000 steps (0%), 410 images/s"
+
+
 def test_rates_of_a_task_and_the_time_left_agree():
     task = TaskState(name="train", metrics={"steps_per_s": 20.0, "tokens_per_s": 2000.0})
     task.update(steps(0.0, 0, 2000.0))

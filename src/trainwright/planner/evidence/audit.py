@@ -53,11 +53,12 @@ def audit(plan: Plan, summary: TrainSummary) -> Audit:
     """
     guess, run, memory = _of_share(plan.estimate, summary.share_made), summary.phases, summary.memory
     total_s, total_bytes = run.total_s, memory.total_bytes
+    unit, size = plan.model.batch_unit, plan.model.batch_unit_tokens
     within = guess.seconds.low <= total_s <= guess.seconds.high
     rows = [
         replace(_row("run", "training time", "s", guess.seconds.mid, total_s), within=within),
         _row("run", PEAK, "bytes", guess.memory.total_bytes, total_bytes),
-        _row("run", "tokens per second", "tokens/s", guess.tokens_per_s, summary.tokens_per_s),
+        _row("run", f"{unit} per second", f"{unit}/s", guess.tokens_per_s / size, summary.tokens_per_s / size),
     ]
     if guess.mfu is not None and summary.mfu is not None:
         rows.append(_row("run", "MFU", "", guess.mfu, summary.mfu))

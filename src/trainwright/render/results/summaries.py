@@ -80,13 +80,15 @@ PHRASES: Mapping[str, tuple[tuple[str, Phrase], ...]] = {
     "train": (
         ("parameters", _counted("parameter")),
         ("tokens", _counted("token")),
+        ("images", _counted("image")),
         ("passes", _form("{} passes over the data", "{:.3g}".format)),
         ("train_loss", _form("loss {}", "{:.3f}".format)),
         ("bits_per_byte", _form("validation {} bits per byte", "{:.3f}".format)),
         ("weights", _form("of {} weights", str)),
         ("stopped_early", _form("stopped early at {}", str)),
         ("result_step", _form("with the weights of step {}", "{:,}".format)),
-        ("tokens_per_s", lambda rate: f"{rate:,.0f} tokens/s"),
+        ("tokens_per_s", _form("{} tokens/s", "{:,.0f}".format)),
+        ("images_per_s", _form("{} images/s", "{:,.0f}".format)),
     ),
     "evaluate": (
         ("test_bits_per_byte", _form("test {} bits per byte", "{:.3f}".format)),
@@ -111,7 +113,7 @@ PHRASES: Mapping[str, tuple[tuple[str, Phrase], ...]] = {
         ("logit_difference", _form("logits differ by {} after reading back", "{:.2g}".format)),
     ),
     "serve": (
-        ("tokens_per_s", lambda rate: f"{rate:,.0f} tokens/s"),
+        ("tokens_per_s", _form("{} tokens/s", "{:,.0f}".format)),
         ("time_to_first_token_s", _form("first token after {}", format_seconds)),
     ),
     "report": (("file", str),),

@@ -40,7 +40,8 @@ def learning(run: RunRecord) -> PageSection:
 
 
 def _curves(run: RunRecord) -> Iterator[Block]:
-    per_step, metrics = _tokens_per_step(run), run.curves
+    unit, metrics = run.recipe.counted[0], run.curves
+    per_step = _per_step(run)
 
     def series(name: str, curve: Curve, tone: int, form: Any = "line") -> Series:
         shown = thin(curve)
@@ -58,7 +59,7 @@ def _curves(run: RunRecord) -> Iterator[Block]:
                 view,
                 Lines(
                     title="Loss",
-                    x_title="tokens",
+                    x_title=unit,
                     y_title=(train or validation).unit.replace("/", " per "),
                     series=lines,
                     log=log,
@@ -75,45 +76,45 @@ def _curves(run: RunRecord) -> Iterator[Block]:
             series(say.title(name.removeprefix("validation/")), metrics[name], tone, "dots")
             for tone, name in enumerate(others)
         ]
-        chart = Lines(title="Validation", x_title="tokens", y_title="", series=measured, zero=True, height=220)
+        chart = Lines(title="Validation", x_title=unit, y_title="", series=measured, zero=True, height=220)
         yield Figure(views=[("", chart)])
     rates = [
         series(label, metrics[name], tone) for tone, (name, label) in enumerate(RATES.items()) if metrics.get(name)
     ]
     if rates:
-        chart = Lines(
-            title="Learning rate", x_title="tokens", y_title="per update", series=rates, zero=True, height=220
-        )
+        chart = Lines(title="Learning rate", x_title=unit, y_title="per update", series=rates, zero=True, height=220)
         yield Figure(views=[("", chart)])
-    for name, title, unit, form in (
+    for name, title, measure, form in (
         ("train/grad_norm", "Gradient norm", "before clipping", scale.short),
-        ("train/tokens_per_s", "Throughput", "tokens per second", scale.short),
+        (f"train/{unit}_per_s", "Throughput", f"{unit} per second", scale.short),
         ("train/mfu", "Model FLOPs utilisation", "share of the measured matmul peak", say.percent),
     ):
         if metrics.get(name):
             line = series(title, metrics[name], TRAIN)
             zero = name != "train/grad_norm"
             chart = Lines(
-                title=title, x_title="tokens", y_title=unit, series=[line], y_format=form, zero=zero, height=220
+                title=title, x_title=unit, y_title=measure, series=[line], y_format=form, zero=zero, height=220
             )
             yield Figure(views=[("", chart)])
 
 
-def _tokens_per_step(run: RunRecord) -> float:
-    done = run.training
-    return run.recipe.train.batch_tokens if done is None else done["tokens"] / done["steps"]
+def _per_step(run: RunRecord) -> float:
+    """Returns what an update was trained on, in tokens or images."""
+    done, (_, size) = run.training, run.recipe.counted
+    tokens: float = run.recipe.train.batch_tokens if done is None else done["tokens"] / done["steps"]
+    return tokens / size
 
 
 def _parts(run: RunRecord) -> Iterator[Block]:
     """Yields what the training loss is made of, where a task reports that."""
-    per_step = _tokens_per_step(run)
+    unit, per_step = run.recipe.counted[0], _per_step(run)
     curves = [(name, smooth(run.curves[key])) for key, name in PARTS.items() if run.curves.get(key)]
     lines = [
         Series(name=name, xs=[step * per_step for step in curve.steps], ys=curve.values, tone=tone, form="line")
         for tone, (name, curve) in enumerate((name, thin(curve)) for name, curve in curves)
     ]
     if lines:
-        chart = Lines(title="Parts of the loss", x_title="tokens", y_title="nats per token", series=lines, height=220)
+        chart = Lines(title="Parts of the loss", x_title=unit, y_title="nats per token", series=lines, height=220)
         yield Figure(views=[("", chart)])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.convolutions import Convolutions
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
@@ -25,6 +26,26 @@ def _facts(model: ModelSpec, parameters: int | None) -> Iterator[tuple[str, str]
     yield "family", f"{model.family}, {model.kind}"
     if parameters is not None:
         yield "parameters", f"{parameters:,}"
+    if model.convolutions is None:
+        yield from _blocks(model)
+    else:
+        yield from _convolutions(model.convolutions)
+        yield "normalisation", f"batch norm, epsilon {model.norm_epsilon:g}"
+    yield from _ends(model)
+
+
+def _convolutions(stages: Convolutions) -> Iterator[tuple[str, str]]:
+    yield "stem", f"7 × 7 to {stages.stem_width:,} channels, then a maximum over 3 × 3"
+    each = zip(stages.depths, stages.widths, strict=True)
+    yield "stages", ", ".join(f"{depth} blocks of {width:,} channels" for depth, width in each)
+    kernels = "1 × 1, 3 × 3, 1 × 1 (a quarter of the channels inside)" if stages.bottleneck else "two of 3 × 3"
+    yield "block", kernels
+    where = "the first 1 × 1" if stages.stride_first else "a 3 × 3"
+    yield "image halved", f"in {where} of each stage{'' if stages.halves_first else ' but the first'}"
+
+
+def _blocks(model: ModelSpec) -> Iterator[tuple[str, str]]:
+    """Yields what a network of attention and feed-forwards has between its ends."""
     further = f", and {model.further_layers} that predict further tokens" if model.further_layers else ""
     yield "layers", f"{model.layers}{further}"
     yield "width", f"{model.width:,}"
@@ -42,7 +63,6 @@ def _facts(model: ModelSpec, parameters: int | None) -> Iterator[tuple[str, str]
         yield "scales", scaled
     if model.dropout:
         yield "dropout in training", _dropout(model.dropout)
-    yield from _ends(model)
 
 
 def _attention(model: ModelSpec) -> Iterator[tuple[str, str]]:
@@ -172,7 +192,8 @@ def _dropout(dropout: Dropout) -> str:
 def _ends(model: ModelSpec) -> Iterator[tuple[str, str]]:
     """Returns what goes in and comes out: text, images, classes."""
     if model.kind == "vision":
-        yield "image", f"{model.image_size} × {model.image_size} pixels, patches of {model.patch_size}"
+        patches = "" if model.convolutions else f", patches of {model.patch_size}"
+        yield "image", f"{model.image_size} × {model.image_size} pixels{patches}"
     else:
         head = "shared with the output head" if model.tied else "an output head of its own"
         cap = "" if model.logit_cap is None else f", logits softly below {model.logit_cap:g}"

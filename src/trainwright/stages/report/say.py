@@ -16,6 +16,7 @@ _WORDS = {
     "lr": "learning rate",
     "mfu": "model FLOPs utilisation",
     "tokens_per_s": "speed",
+    "images_per_s": "speed",
     "cpu": "CPU",
     "gpus": "GPUs",
     "os": "OS",
@@ -59,8 +60,9 @@ def number(name: str, item: float) -> str:
         return rate(item, "Hz")
     if name.endswith("bytes_per_s"):
         return rate(item, "B/s")
-    if name.endswith("tokens_per_s"):
-        return f"{count(item)} tokens/s"
+    for unit in ("tokens", "images"):
+        if name.endswith(f"{unit}_per_s"):
+            return f"{count(item)} {unit}/s"
     if name.endswith("_usd") or name.startswith("usd"):
         return format_usd(item)
     if name.endswith("_bytes") or name == "bytes":

@@ -26,7 +26,9 @@ def sentence(run: RunRecord) -> str:
     training = run.training
     if training is None:
         return "This run has not been trained yet."
-    parts = [f"{say.count(training['parameters'])} parameters were trained on {say.count(training['tokens'])} tokens"]
+    unit, size = run.recipe.counted
+    seen = f"{say.count(training['tokens'] // size)} {unit}"
+    parts = [f"{say.count(training['parameters'])} parameters were trained on {seen}"]
     parts.append(f"in {format_seconds(sum(training['phases'].values()))}")
     execution = training.get("execution") or {}
     device = (
@@ -38,7 +40,7 @@ def sentence(run: RunRecord) -> str:
         parts.append(f"on {device}")
     speed = training.get("tokens_per_s")
     if speed:
-        parts.append(f"at {say.value('tokens_per_s', speed)}")
+        parts.append(f"at {say.value(f'{unit}_per_s', speed / size)}")
     return " ".join(parts) + "." + _stopped_early(training)
 
 

@@ -44,6 +44,7 @@ class TrainingMetrics:
         *,
         unit: str,
         batch_tokens: int,
+        counted: tuple[str, int] = ("tokens", 1),
         flops_per_token: float,
         peak_flops_per_s: float | None,
         recent: Losses = (),
@@ -55,12 +56,13 @@ class TrainingMetrics:
             board: where to report as well, or None.
             unit: of the mean loss.
             batch_tokens: tokens of one update.
+            counted: what people count a batch in, and the tokens of one.
             flops_per_token: model FLOPs of training on one token, forward and backward.
             peak_flops_per_s: dense matmul rate of all devices in the run's dtype; None where unknown: no MFU then.
             recent: losses of the last updates before these.
         """
         self._events, self._board = events, board
-        self._batch_tokens = batch_tokens
+        self._batch_tokens, self._counted = batch_tokens, counted
         self._flops_per_token, self._peak = flops_per_token, peak_flops_per_s
         self._unit = unit
         self.recent: Losses = tuple(recent)
@@ -112,8 +114,9 @@ class TrainingMetrics:
         for name, value in beside.items():
             self.metric(name, value, step=step)
         self.metric("train/steps_per_s", steps_per_s, step=step, unit="steps/s")
-        self.metric("train/tokens_per_s", speed, step=step, unit="tokens/s")
-        self.metric("train/tokens", step * self._batch_tokens, step=step, unit="tokens")
+        name, size = self._counted
+        self.metric(f"train/{name}_per_s", speed / size, step=step, unit=f"{name}/s")
+        self.metric(f"train/{name}", step * self._batch_tokens / size, step=step, unit=name)
         self._report_utilisation(speed, step=step)
         for name, seconds in of_steps.as_dict().items():
             if name not in BESIDE_STEPS:

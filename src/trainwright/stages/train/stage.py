@@ -69,8 +69,8 @@ def run(context: Context) -> StageResult:
     check_executable(plan, context.recipe)
     if plan.parallel.ranks == COMMANDS.get() == 1:
         if context.recipe.train.exec.on_oom == "adapt":
-            return result_of(load(f"{MEMORY}:adapting", kind="fault")(context, plan, train, ALONE))
-        return result_of(train(context, plan, ALONE))
+            return result_of(load(f"{MEMORY}:adapting", kind="fault")(context, plan, train, ALONE), context.recipe)
+        return result_of(train(context, plan, ALONE), context.recipe)
     start = ON_THIS_HOST if COMMANDS.get() == 1 else TOGETHER
     result: StageResult = load(start, kind="layout")(context, plan)
     return result
@@ -125,9 +125,9 @@ def _naming_what_grew(trainer: Trainer, plan: Plan) -> Iterator[None]:
         raise explained from error
 
 
-def result_of(summary: TrainSummary) -> StageResult:
+def result_of(summary: TrainSummary, recipe: Recipe) -> StageResult:
     """Returns what the manifest says of a finished training."""
-    return StageResult(summary=_headline(summary), execution=to_json(summary.execution))
+    return StageResult(summary=_headline(summary, *recipe.counted), execution=to_json(summary.execution))
 
 
 def trainer_of(
@@ -268,12 +268,12 @@ def make_network(
     return network, new_head
 
 
-def _headline(summary: TrainSummary) -> dict[str, Any]:
+def _headline(summary: TrainSummary, unit: str, unit_tokens: int) -> dict[str, Any]:
     measured = {} if summary.validation is None else summary.validation["metrics"]
     metrics = {name: metric["value"] for name, metric in measured.items()}
     return {
         "steps": summary.steps,
-        "tokens": summary.tokens,
+        unit: summary.tokens // unit_tokens,
         "passes": summary.passes,
         "parameters": summary.parameters,
         "precision": summary.precision,
@@ -281,7 +281,7 @@ def _headline(summary: TrainSummary) -> dict[str, Any]:
         "validation_loss": metrics.pop("loss", None),
         "bits_per_byte": metrics.pop("bits_per_byte", None),
         "seconds": math.fsum(summary.phases.as_dict().values()),
-        "tokens_per_s": summary.tokens_per_s,
+        f"{unit}_per_s": summary.tokens_per_s / unit_tokens,
         "mfu": summary.mfu,
         **{f"validation_{name}": value for name, value in metrics.items()},
         **({"overflows": summary.overflows} if summary.overflows else {}),

@@ -156,6 +156,7 @@ class Trainer:
             board,
             unit=f"{self.recipe.task.kind.loss_unit}/{self.task.unit}",
             batch_tokens=settings.batch_tokens,
+            counted=self.recipe.counted,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,
             recent=self.progress.recent,

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.convolutions import Convolutions
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
@@ -21,6 +22,7 @@ WINDOWED = replace(LLAMA, window_tokens=64)
 VISION = replace(LLAMA, kind="vision", image_size=224, patch_size=16, classes=10)
 MIXED = replace(LLAMA, experts=Experts(count=8, active=2, ffn_width=64, groups=2, active_groups=1))
 LATENT = replace(LLAMA, latent=LatentAttention(query_rank=64, kv_rank=32, rope_size=16, value_size=48), kv_heads=2)
+CONVOLVED = replace(VISION, convolutions=Convolutions(depths=(2, 1), widths=(32, 64)))
 
 CHANGES = {
     "family": (LLAMA, "gpt2"),
@@ -66,6 +68,7 @@ CHANGES = {
     "dropout": (LLAMA, Dropout(attention=0.1)),
     "image_size": (VISION, 256),
     "patch_size": (VISION, 32),
+    "convolutions": (VISION, CONVOLVED.convolutions),
     "rotary_share": (LLAMA, 0.5),
     "rope_scaling": (LLAMA, RopeScaling(kind="yarn", factor=4.0, original_tokens=64)),
     "window_rope_theta": (WINDOWED, 5e3),
@@ -99,6 +102,14 @@ EXPERTS = {
 }
 BESIDE = {"dense": {"dense_layers": 1}, "steepness": {"limit": 7.0}, "bias_rate": {"balance": "bias"}}
 """What a mixture has where a field of its experts means something."""
+CONVOLUTIONS = {
+    "depths": (1, 1),
+    "widths": (32, 128),
+    "stem_width": 32,
+    "bottleneck": False,
+    "stride_first": True,
+    "halves_first": True,
+}
 LATENTS = {"query_rank": None, "kv_rank": 16, "rope_size": 8, "value_size": 32, "interleaved": False}
 
 
@@ -130,6 +141,26 @@ def test_every_scale_is_told(name):
 def test_every_field_of_latent_attention_is_told(name):
     changed = replace(LATENT, latent=replace(LATENT.latent, **{name: LATENTS[name]}))
     assert model_facts(LATENT, None) != model_facts(changed, None)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Convolutions)])
+def test_every_field_of_convolutions_is_told(name):
+    changed = replace(CONVOLVED, convolutions=replace(CONVOLVED.convolutions, **{name: CONVOLUTIONS[name]}))
+    assert model_facts(CONVOLVED, None) != model_facts(changed, None)
+
+
+def test_a_network_of_convolutions_is_told_without_attention():
+    assert [name for name, _ in model_facts(CONVOLVED, 5)] == [
+        "family",
+        "parameters",
+        "stem",
+        "stages",
+        "block",
+        "image halved",
+        "normalisation",
+        "image",
+        "classes",
+    ]
 
 
 def test_a_small_llama_has_eleven_rows_and_none_without_meaning():

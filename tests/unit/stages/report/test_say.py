@@ -15,6 +15,7 @@ from trainwright.stages.report import say
         ("memory_bytes_per_s", 2.01e10, "20.1 GB/s"),
         ("clock_max_hz", 3.5e9, "3.5 GHz"),
         ("tokens_per_s", 18420.3, "18,420 tokens/s"),
+        ("images_per_s", 410.2, "410.2 images/s"),
         ("probe_s", 14.0, "14 s"),
         ("cost_usd", 0.042, "$0.042"),
         ("mfu", 0.421, "42.1 %"),

@@ -39,6 +39,25 @@ def test_the_mean_is_over_targets_not_over_updates(tmp_path) -> None:
     assert values["forward"] == pytest.approx(1.5)
 
 
+def test_images_are_counted_as_images(tmp_path) -> None:
+    with Events(tmp_path / "e.jsonl", run="r") as events:
+        metrics = TrainingMetrics(
+            events,
+            None,
+            unit="nats/image",
+            batch_tokens=170,
+            counted=("images", 17),
+            flops_per_token=3.0,
+            peak_flops_per_s=600.0,
+        )
+        metrics.add(update(10.0, 10))
+        metrics.report(3, {}, PhaseTimes(forward=2.0))
+    values = {event.name: (event.value, event.unit) for event in read_events(tmp_path / "e.jsonl")}
+    assert values["train/images_per_s"] == (5.0, "images/s")
+    assert values["train/images"] == (30.0, "images")
+    assert values["train/mfu"][0] == pytest.approx(85 * 3 / 600), "of tokens, as operations are counted"
+
+
 @pytest.mark.parametrize(("loss", "norm"), [(math.nan, 1.0), (1.0, math.inf), (1.0, math.nan)])
 def test_what_is_not_finite_is_returned(tmp_path, loss, norm) -> None:
     with Events(None, run="r") as events:

@@ -20,6 +20,7 @@ from trainwright.artifact.stage import Context, StageResult
 from trainwright.core.errors import TrainwrightError
 from trainwright.core.records import from_json
 from trainwright.spec.plan import Plan
+from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.ranks.quiet import OF_THE_AGENT, no_warnings_below, quiet_loggers
 from trainwright.stages.train.ranks.rank import RankTask, run_rank
@@ -45,7 +46,7 @@ def train_on_ranks(context: Context, plan: Plan) -> StageResult:
         launch(task, _configuration(task.plan.parallel.ranks), context.events)
 
     with_restarts(task_of(context, plan), context.events, launched)
-    return result_in(context.out)
+    return result_in(context.out, context.recipe)
 
 
 def work_on_ranks(context: Context, plan: Plan, work: Work) -> None:
@@ -119,10 +120,10 @@ def _watch(folder: Path, task: RankTask, ranks: range, events: Events, others: O
     )
 
 
-def result_in(out: Path) -> StageResult:
+def result_in(out: Path, recipe: Recipe) -> StageResult:
     """Returns what the first rank wrote of a finished training."""
     path = out / "summary.json"
-    return result_of(from_json(TrainSummary, json.loads(path.read_text()), where=str(path)))
+    return result_of(from_json(TrainSummary, json.loads(path.read_text()), where=str(path)), recipe)
 
 
 def _configuration(ranks: int) -> LaunchConfig:

@@ -69,7 +69,7 @@ def call_and_train(context: Context, plan: Plan) -> StageResult:
     name = here.call(_told(task))
     here.agree(f"{name}/inputs", _seen(task.inputs, task.out))
     _train(here, replace(task, group=name), context.events)
-    return result_in(context.out)
+    return result_in(context.out, context.recipe)
 
 
 def _follow(here: Meeting, name: str, told: Mapping[str, Any]) -> None:
