@@ -24,6 +24,7 @@ MIXTURES: Mapping[str, Experts] = {
     "deepseek_v3": replace(EXPERTS, scores="sigmoid", balance="bias", shared_ffn_width=16),
     "gpt_oss": replace(EXPERTS, dense_layers=0, router_bias=True, bias=True, limit=7.0),
 }
+OF_BLOCKS = [name for name in FAMILIES if not FAMILY.load(name).sees_images]
 
 
 @pytest.mark.parametrize("family", MIXTURES)
@@ -33,7 +34,7 @@ def test_rows_are_those_of_a_mixture(family) -> None:
     check_rows(network, family)
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "vit"])
+@pytest.mark.parametrize("family", OF_BLOCKS)
 def test_rows_are_those_of_the_family(family) -> None:
     network = build_network(tiny_models.spec(family))
     network.initialise(0)
@@ -54,7 +55,7 @@ def check_rows(network, family):
     return found
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "vit"])
+@pytest.mark.parametrize("family", OF_BLOCKS)
 def test_a_family_says_which_matrices_its_form_joins(family) -> None:
     shape = tiny_models.spec(family)
     matrices, modules = placed(shape, ["all-linear"]), {}
