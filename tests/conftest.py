@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
 import os
 import signal
 import socket
@@ -28,6 +30,9 @@ os.environ["TRAINWRIGHT_HOME"] = _HOME.name
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _usual)
+
+# Ranks are forked from a process that has imported this: alone each would take five seconds of a processor for it.
+multiprocessing.set_forkserver_preload(["trainwright.stages.train.ranks.world", "torch._dynamo"])
 
 # No deadline: a busy machine is no defect. In CI the examples are the same each time: a red run can be repeated.
 hypothesis.settings.register_profile("project", deadline=None, derandomize="CI" in os.environ, print_blob=True)
@@ -64,6 +69,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not torch.cuda.is_available():
         for item in wanting:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported_is_no_garbage() -> None:
+    """Leave what is imported out of the search for garbage: torch's objects alone take 0.2 s each time.
+
+    Again where a training of an earlier module has put it back.
+    """
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
