@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
 from trainwright.spec.parts.rotary import RopeScaling
 from trainwright.spec.workload import AttentionKernel, ParallelPlan, Recompute, ReduceDtype
 
-SEQUENCES = 7
+SEQUENCES, SEQUENCE_TOKENS, END_OF_TEXT = 7, 16, 1
 """Of a batch: no number of ranks or micro batches divides it."""
-SEQUENCE_TOKENS = 16
-END_OF_TEXT = 1
-STEPS = 10
-SLOW_STEPS = 3
-"""Of attention by flex_attention, which without a kernel takes ten times as long as all else."""
-REDUCED = 1e-2
-"""The same where ranks add up gradients in bf16, whose rounding is 4e-3, and several micro batches too."""
-TOLERANCES = {"fp64": 1e-10, "fp32": 1e-5, "fp16": 5e-3}
-"""Relative: of a loss, of a norm, and of a gradient to its own norm."""
+STEPS, SLOW_STEPS = 4, 2
+"""Updates, of which the third has all that optimizers keep; and of flex_attention, slow without a kernel."""
+TOLERANCES, REDUCED = {"fp64": 1e-10, "fp32": 1e-5, "fp16": 5e-3}, 1e-2
+"""Relative: of a loss, a norm, a gradient to its own norm; where sums over ranks are in bf16, which rounds 4e-3."""
 FLOOR = 1e-2
 """A tensor below this share of the whole is compared with that share: some are rounding alone (a key's bias)."""
+AXES = {"dp_replicate", "dp_shard", "tp", "cp", "pp"}
 LATER = 1e-8
 """The same for weights after some steps of AdamW or Muon: what they divide by lets rounding grow."""
 
@@ -54,6 +50,8 @@ class Case:
     adapter: str = ""  # what is trained beside frozen weights: lora, dora, qlora; or all weights are
     attention: AttentionKernel = "auto"
     """In the layout; one process attends as usual."""
+    steps: int = STEPS
+    """How many updates are compared."""
 
     @property
     def parallel(self) -> ParallelPlan:
@@ -61,9 +59,9 @@ class Case:
         return ParallelPlan(**self.layout)
 
     @property
-    def steps(self) -> int:
-        """How many updates are compared."""
-        return SLOW_STEPS if self.attention == "flex" else STEPS
+    def alone(self) -> Case:
+        """What one process trains: the same for many layouts."""
+        return replace(self, layout={}, pad_vocabulary=1, attention="auto")
 
     @property
     def tolerance(self) -> float:
@@ -143,14 +141,15 @@ def case(layout: Mapping[str, object], setting: Mapping[str, object], **model: o
     return Case(layout=layout, **setting | {"model": setting.get("model", {}) | model})  # type: ignore[arg-type, operator]
 
 
-def spread(
-    layouts: tuple[Mapping[str, object], ...], shifts: tuple[int, ...] = (0, 2, 4), **model: object
-) -> tuple[Case, ...]:
-    """Returns cases in which each kind of layout meets every setting, spread over the layouts."""
+def spread(layouts: tuple[Mapping[str, object], ...], **model: object) -> tuple[Case, ...]:
+    """Returns cases in which each kind of layout meets every setting; the whole product is ``make soak``'s.
+
+    A layout of one axis has two, of both families and one in fp64 at least; one of several axes has one.
+    """
     return tuple(
         case(layout, SETTINGS[(place + shift) % len(SETTINGS)], **model)
         for place, layout in enumerate(layouts)
-        for shift in shifts
+        for shift in (0, 3)[: 1 if len(AXES & layout.keys()) > 1 else 2]
     )
 
 
@@ -177,12 +176,13 @@ COMPOSED = (
     Case(layout={"tp": 2, "cp": 2}, documents=True, ragged=True, dropout=True),
     Case(layout={"tp": 2, "cp": 2, "context": "ulysses"}, recompute="full", documents=True, ragged=True, dropout=True),
     Case(layout={"tp": 2, "cp": 2, "sequence_parallel": False}, family="gpt2", dtype="fp32", micro_batch=7),
-    Case(layout={"tp": 4, "cp": 2}, recompute="selective", documents=True, dropout=True),
     Case(layout={"tp": 2, "cp": 2, "dp_shard": 2}, documents=True, ragged=True, dropout=True, micro_batch=1),
     Case(layout={"tp": 2, "cp": 2, "dp_replicate": 2, "context": "ulysses"}, family="gpt2", optimizer="muon"),
     Case(layout={"tp": 2, "cp": 2, "pp": 2, "zero_stage": 1}, documents=True, ragged=True, dropout=True),
 )
-"""Matrices and sequences on several ranks: of four ranks with copied key heads, two share each sequence."""
+"""Matrices and sequences on several ranks."""
+SOAKED = (Case(layout={"tp": 4, "cp": 2}, recompute="selective", documents=True, dropout=True),)
+"""For ``make soak`` alone, as long as twenty others: of four ranks with copied key heads, two share each sequence."""
 
 TALKS = (
     Case(layout={"dp_shard": 2}, chats=True, dropout=True),
@@ -341,7 +341,7 @@ LAYERNORMS = (
 )
 """Attention beside the feed-forward, behind one norm or two; ALiBi, with each rank's own heads or queries."""
 
-FLEX: dict[str, object] = {"documents": True, "ragged": True, "attention": "flex"}
+FLEX: dict[str, object] = {"documents": True, "ragged": True, "attention": "flex", "steps": SLOW_STEPS}
 BLOCKED = (
     case({"dp_shard": 2}, FLEX | {"micro_batch": 2}),
     case({"tp": 2}, FLEX | {"recompute": "full"}),
@@ -394,6 +394,6 @@ TERMED = (
 )
 """Label smoothing and z-loss, also over a shared vocabulary, and L1 and L2."""
 
-CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
+CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, layers=4) + DROPPED
 CASES += CONTEXTS + COMPOSED + UNEQUAL + RULES + TALKS + HALVES + HALF_SUMS + ADAPTED + PADDED + HEAD_BIASES
 CASES += LAYERNORMS + BLOCKED + PARTS + ENCODERS + MIXED + TERMED + DIVIDED + PREFERRED

@@ -1,6 +1,10 @@
 """Every layout trains as one process does: loss, gradient norm, every gradient, and the weights after some steps.
 
 The truth is the same network on the whole batch in one process, without any of the code that shares work.
+
+Which cases are trained here: each axis and each two of them, each task, optimizer, kind of family and precision; of the
+plain settings a layout of one axis has two, a layout of several has one (``parallel.cases.spread``). Every layout in
+every setting, for more updates, is ``test_soak_parity``.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch.multiprocessing as mp
 
-from parallel.cases import CASES, LATER, Case
+from parallel.cases import CASES, LATER, SLOW_STEPS, SOAKED, STEPS, Case
 from parallel.ranks import main
 from trainwright.stages.train.layout import refusals
 
@@ -22,6 +22,8 @@ pytestmark = pytest.mark.soak
 
 BLOCKS = 4
 """As many as the deepest pipeline needs."""
+LONGER = {STEPS: 10, SLOW_STEPS: 3}
+"""How many updates are compared here."""
 
 
 def distinct(values: Iterator[Case]) -> list[Case]:
@@ -29,8 +31,11 @@ def distinct(values: Iterator[Case]) -> list[Case]:
     return list({case.name: case for case in values}.values())
 
 
-LAYOUTS = distinct(Case(layout=case.layout) for case in CASES)
-SETTINGS = distinct(replace(case, layout={}, model={**case.model, "layers": BLOCKS}) for case in CASES)
+EVERY = (*CASES, *SOAKED)
+LAYOUTS = distinct(Case(layout=case.layout) for case in EVERY)
+SETTINGS = distinct(
+    replace(case, layout={}, model={**case.model, "layers": BLOCKS}, steps=LONGER[case.steps]) for case in EVERY
+)
 
 
 def product_of(layout: Mapping[str, object]) -> tuple[Case, ...]:
@@ -84,6 +89,6 @@ def worst(found: Mapping[str, Mapping[str, float]], cases: tuple[Case, ...], dty
 
 
 def test_the_product_has_all_layouts_and_settings() -> None:
-    assert len(LAYOUTS) == len({json.dumps(dict(case.layout), default=str) for case in CASES})
+    assert len(LAYOUTS) == len({json.dumps(dict(case.layout), default=str) for case in EVERY})
     assert {field.name for field in fields(Case)} >= {"layout", "family", "dtype", "micro_batch", "optimizer"}
     assert len(SETTINGS) >= 6
