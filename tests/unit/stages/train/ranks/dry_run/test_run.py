@@ -23,7 +23,8 @@ from trainwright.testing.machine import fake_machine
 OF_THIS_TRACKER = pytest.mark.skipif(
     Version(torch.__version__) < Version("2.13"), reason="the tracker of torch 2.11 counts up to 45 % more"
 )
-LAYERS, WIDTH, INNER, VOCABULARY = 3, 64, 96, 320
+LAYERS, WIDTH, INNER, VOCABULARY = 2, 64, 96, 320
+"""Layers where each stage of a pipeline has one."""
 BLOCK = {
     "attention_norm.weight": (WIDTH,),
     "attention.query.weight": (WIDTH, WIDTH),
@@ -54,7 +55,8 @@ def planned(
     vocabulary: int = VOCABULARY,
     **train: object,
 ) -> tuple[Recipe, Plan]:
-    model = {"layers": LAYERS, "width": WIDTH, "heads": 4, "ffn_width": INNER, "context_tokens": 32, "tied": False}
+    layers = max(LAYERS, layout.get("pp", 1))
+    model = {"layers": layers, "width": WIDTH, "heads": 4, "ffn_width": INNER, "context_tokens": 32, "tied": False}
     model |= shape or {}
     section = {
         "sequence_tokens": 32,
@@ -95,23 +97,32 @@ def test_eight_ranks_share_every_parameter_and_gather_it_in_pieces() -> None:
     assert not dist.is_initialized()
 
 
-@pytest.mark.parametrize(
-    "layout",
-    [
-        {"dp_shard": 4, "zero_stage": 1},
-        {"dp_replicate": 2, "dp_shard": 4, "zero_stage": 2},
-        {"dp_replicate": 4},
-        {"tp": 4},
-        {"tp": 4, "sequence_parallel": False},
-        {"tp": 2, "dp_shard": 2},
-        {"tp": 2, "dp_replicate": 2, "dp_shard": 2, "zero_stage": 1, "sequence_parallel": False},
-        {"tp": 2, "cp": 2},
-        {"tp": 2, "cp": 2, "context": "ulysses", "zero_stage": 0},
-        {"tp": 2, "cp": 2, "dp_shard": 2, "sequence_parallel": False},
-    ],
-    ids=str,
+ALONG_ONE_AXIS = (
+    {"dp_shard": 4, "zero_stage": 1},
+    {"dp_replicate": 4},
+    {"tp": 4},
+    {"tp": 4, "sequence_parallel": False},
 )
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+ALONG_SEVERAL = (
+    ({"dp_replicate": 2, "dp_shard": 4, "zero_stage": 2}, "selective"),
+    ({"tp": 2, "dp_shard": 2}, "full"),
+    ({"tp": 2, "dp_replicate": 2, "dp_shard": 2, "zero_stage": 1, "sequence_parallel": False}, "none"),
+    ({"tp": 2, "cp": 2}, "selective"),
+    ({"tp": 2, "cp": 2, "context": "ulysses", "zero_stage": 0}, "none"),
+    ({"tp": 2, "cp": 2, "dp_shard": 2, "sequence_parallel": False}, "full"),
+)
+RECOMPUTED = ("none", "selective", "full")
+
+
+MESSAGES = [(layout, recompute) for layout in ALONG_ONE_AXIS for recompute in RECOMPUTED] + [
+    pytest.param(layout, recompute, marks=() if recompute == often else pytest.mark.soak)
+    for layout, often in ALONG_SEVERAL
+    for recompute in RECOMPUTED
+]
+"""One axis with each way to recompute, several with one, and the rest for ``make soak``."""
+
+
+@pytest.mark.parametrize(("layout", "recompute"), MESSAGES, ids=str)
 def test_messages_are_those_of_the_plan(layout: dict[str, int], recompute: str) -> None:
     (rank,) = counted(layout, sequences=32, recompute=recompute).ranks
     planned = {(each.kind, each.axis): (each.count, each.size_bytes) for each in rank.planned_sent}
@@ -190,7 +201,7 @@ def test_a_rank_of_shared_matrices_keeps_what_is_planned(sequence_parallel: bool
 )
 def test_memory_is_that_of_torchs_tracker(recompute: str, micro_batch: int, layout: dict[str, int]) -> None:
     # Proportions of a model of 8B: tables of two blocks' size each, a sequence as wide as the feed-forward.
-    shape = {"layers": 8, "width": 256, "heads": 4, "ffn_width": 896, "context_tokens": 1024}
+    shape = {"layers": 4, "width": 256, "heads": 4, "ffn_width": 896, "context_tokens": 1024}
     batch = {"sequence_tokens": 1024, "batch_tokens": 1024 * 16 * micro_batch}
     run = counted(layout, micro_batch=micro_batch, shape=shape, vocabulary=8192, recompute=recompute, **batch)
     (rank,) = run.ranks
