@@ -35,6 +35,7 @@ class Case:
     documents: bool = False
     ragged: bool = False
     dropout: bool = False
+    ramp: bool = False  # a batch that grows
     chats: bool = False
     preference: str = ""
     """Pairs of answers with the loss dpo or orpo, or none."""
@@ -71,15 +72,13 @@ class Case:
     @property
     def name(self) -> str:
         """The case in words."""
-        layout = ",".join(f"{axis}={size}" for axis, size in self.layout.items())
-        words = [layout, self.family, self.dtype, f"micro={self.micro_batch}", self.optimizer]
-        words += [f"{name}={value}" for name, value in self.model.items()]
+        words = [",".join(f"{axis}={size}" for axis, size in self.layout.items()), self.family, self.dtype]
+        words += [f"micro={self.micro_batch}", self.optimizer, *(f"{key}={size}" for key, size in self.model.items())]
         usual = {"pad_vocabulary": 1, "recompute": "none", "attention": "auto", "reduce": "fp32"}
         words += [f"{key}={getattr(self, key)}" for key, value in usual.items() if getattr(self, key) != value]
-        words += [word for word in (self.adapter, self.preference, self.whole) if word]
-        flags = ("documents", "ragged", "dropout", "chats", "taught", "terms")
-        words += [flag for flag in flags if getattr(self, flag)]
-        return " ".join(words)
+        flags = ("documents", "ragged", "dropout", "ramp", "chats", "taught", "terms")
+        words += [self.adapter, self.preference, self.whole, *(flag for flag in flags if getattr(self, flag))]
+        return " ".join(filter(None, words))
 
 
 DATA_LAYOUTS = (
@@ -213,8 +212,10 @@ UNEQUAL = (
     Case(layout={"dp_replicate": 3, "shares": (2, 1, 1)}, documents=True, micro_batch=2, optimizer="adamw"),
     Case(layout={"dp_shard": 3, "shares": (1, 8, 1)}, documents=True, ragged=True, micro_batch=2),
     Case(layout={"dp_shard": 2, "cp": 2, "shares": (3, 1)}, documents=True, ragged=True, micro_batch=2),
+    Case(layout={"dp_shard": 2}, ramp=True, micro_batch=2),
+    Case(layout=PIPELINES[2], model={"layers": 4}, ramp=True, micro_batch=1),
 )
-"""Shares of the batch; one share of ten of seven sequences is none at all."""
+"""Shares of the batch; one share of ten of seven sequences is none at all. Batches that grow."""
 
 RULES = (
     Case(layout={"dp_shard": 2}, optimizer="momentum", ragged=True),

@@ -67,6 +67,8 @@ from trainwright.stages.train.world import ALONE, World
 
 DROPOUT = Dropout(residual=0.2, embedding=0.1, attention=0.3, depth=0.4)
 TERMS = LossSection(label_smoothing=0.2, z_weight=0.01, l1_weight=1e-3, l2_weight=1e-2)
+GROWING = (1, 2, 2, 5)
+"""Sequences of the first batches of a ramp; all later ones have ``SEQUENCES``."""
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16}
 DECISIONS, FIRST_SCALE, FORCED_STEPS, SPOILT_STEP = 10, 2.0**27, 4, 8
 """Steps; a factor that overflows in every layout for so many steps; a step in which one rank's gradients alone do.
@@ -236,8 +238,10 @@ class Training:
 
     def gradient(self, step: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Loss, norm before clipping, and every whole gradient after it, of steps in which they are compared."""
-        rows = self.world.rows(SEQUENCES)
-        batch = batch_of(self.case, step)
+        size = GROWING[step] if self.case.ramp and step < len(GROWING) else SEQUENCES
+        rows = self.world.rows(size)
+        self.step.resize(size)
+        batch = {name: tensor[:size] for name, tensor in batch_of(self.case, step).items()}
         part = batch if rows is None else {name: tensor[rows.start : rows.stop] for name, tensor in batch.items()}
         loss, _ = self.step.gradient(part)
         self.step.penalise()

@@ -139,3 +139,18 @@ def test_a_polite_signal_while_ranks_start_ends_all_with_one_line(project, numbe
     assert before == "train: started", said
     assert re.fullmatch("error: .*; run the same command to continue", line), said
     assert all_gone(ranks)
+
+
+def test_two_ranks_learn_of_a_batch_that_grows_what_one_learns(make_project, tmp_path) -> None:
+    ramp = ("train.batch_ramp=[{batch_tokens: 64, until: 4 steps}]", "train.duration=1024 tokens")
+    project, losses = make_project(), []
+    for name, keys in (("alone", ramp), ("two", (*ramp, RANKS[0]))):
+        each = type(project)(recipe=project.recipe, workspace=tmp_path / name)
+        done = each.call("train", *keys)
+        assert done.returncode == 0, done.stderr
+        summary = json.loads((each.artifact("train") / "summary.json").read_text())
+        assert (summary["steps"], summary["tokens"]) == (10, 1024)
+        losses.append(summary["validation"]["metrics"]["loss"]["value"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    refused = project.call("train", *ramp, RANKS[0], "train.batch_ramp.0.batch_tokens=32")
+    assert refused.returncode == 2 and "nearest batches 2 sequences" in refused.stderr

@@ -63,7 +63,7 @@ def _length(recipe: Recipe, facts: DatasetFacts) -> Iterator[RecipeError]:
     if duration.unit == "epochs" and duration.value and facts.train_tokens is None:
         return  # nobody knows
     most_tokens = tokens_in(recipe, recipe.train.duration, facts) * exp(SURE * deviation(recipe, facts))
-    if round(most_tokens / recipe.train.batch_tokens) < 1:
+    if recipe.train.sizes.steps(most_tokens) < 1:
         yield too_short(recipe, facts)
 
 

@@ -7,12 +7,15 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from trainwright.core.frozen import dataclass
+from trainwright.core.registry import load
 
 if TYPE_CHECKING:
     from trainwright.spec.convnet import ConvNetSpec
     from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.batch_sizes import BatchPart, BatchSizes
 
+PROBLEMS = "trainwright.spec.parts.division:problems"
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "nvfp4"]
 """What matrix products are computed in."""
 Recompute = Literal["none", "selective", "full"]
@@ -72,7 +75,10 @@ def recomputed_blocks(budget: float, blocks: int) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """What is computed: ``steps`` updates over ``batch_tokens`` tokens, in sequences of ``sequence_tokens``."""
+    """What is computed: ``steps`` updates over ``batch_tokens`` tokens, in sequences of ``sequence_tokens``.
+
+    Where there is a ``ramp`` its smaller batches come first.
+    """
 
     sequence_tokens: int
     batch_tokens: int
@@ -108,6 +114,7 @@ class Workload:
     """In the mean of an example, each padded to the longest of its micro batch; None: sequences are full."""
     example_spread: float = 0.0
     """Standard deviation of the logarithm of an example's tokens, of which ``sequence_tokens`` are the most."""
+    ramp: tuple[BatchPart, ...] = ()
 
     @property
     def element_bytes(self) -> float:
@@ -117,11 +124,18 @@ class Workload:
     @property
     def total_tokens(self) -> int:
         """Returns tokens seen in training; padding is none of them."""
+        if self.ramp:
+            return self.sizes.tokens(self.steps) // self.sequence_tokens * self.tokens_per_sequence
         return self.steps * self.step_tokens
 
     @property
+    def sizes(self) -> BatchSizes:
+        """Returns the tokens of each update, padding among them."""
+        return BatchSizes(full=self.batch_tokens, ramp=self.ramp)
+
+    @property
     def step_tokens(self) -> int:
-        """Returns tokens of one optimizer update, in the mean; padding is none of them."""
+        """Returns tokens of the largest optimizer update, in the mean; padding is none of them."""
         return self.batch_sequences * self.tokens_per_sequence
 
     @property
@@ -131,7 +145,7 @@ class Workload:
 
     @property
     def batch_sequences(self) -> int:
-        """Sequences of one optimizer update."""
+        """Sequences of one optimizer update, of the largest."""
         return self.batch_tokens // self.sequence_tokens
 
     def recomputed_share(self, blocks: int) -> float:
@@ -260,141 +274,5 @@ class ParallelPlan:
 
     def problems(self, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> tuple[str, ...]:
         """Returns every reason why this layout cannot run, with what is nearest and does; empty where there is none."""
-        axes = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")
-        problems = [
-            f"{axis} must be at least 1, seen {getattr(self, axis)}" for axis in axes if getattr(self, axis) < 1
-        ]
-        if self.micro_batch_sequences < 1:
-            problems.append(f"micro_batch_sequences must be at least 1, seen {self.micro_batch_sequences}")
-        if problems:
-            return tuple(problems)
-        if self.ranks != cluster.devices:
-            problems.append(
-                f"the layout uses {self.ranks} devices, the cluster has {cluster.devices}{self._resized(cluster)}"
-            )
-        problems += self._undivided(model, workload)
-        data = self.dp_replicate * self.dp_shard
-        if self.ranks != cluster.devices:
-            return tuple(problems)
-        if self.shares:
-            problems += self._unshared(workload.batch_sequences)
-        elif workload.batch_sequences % data:
-            problems.append(
-                f"a batch of {workload.batch_sequences} sequences cannot be divided over {data} data-parallel ranks: "
-                f"nearest batches {_multiples(workload.batch_sequences, data)} sequences"
-            )
-        elif workload.batch_sequences // data % self.micro_batch_sequences:
-            each = workload.batch_sequences // data
-            problems.append(
-                f"{each} sequences of a rank cannot be divided into micro batches of {self.micro_batch_sequences}: "
-                f"nearest {_divisors_near(each, self.micro_batch_sequences)}"
-            )
-        elif self.schedule == "dualpipe":
-            problems += self._one_way(workload.batch_sequences // data // self.micro_batch_sequences)
-        return tuple(problems)
-
-    def _unshared(self, sequences: int) -> list[str]:
-        """Why a batch cannot be divided by ``shares``."""
-        data, total = self.dp_replicate * self.dp_shard, sum(self.shares)
-        seen = ":".join(map(str, self.shares))
-        if data % len(self.shares):
-            near = _divisors_near(data, len(self.shares))
-            return [f"{len(self.shares)} shares ({seen}) for {data} data-parallel ranks: nearest {near} shares"]
-        whole = total * (data // len(self.shares))
-        if sequences % whole:
-            near = _multiples(sequences, whole)
-            return [f"a batch of {sequences} sequences cannot be divided {seen}: nearest batches {near} sequences"]
-        each = math.gcd(*(share * sequences // whole for share in self.shares))
-        if each % self.micro_batch_sequences:
-            near = _divisors_near(each, self.micro_batch_sequences)
-            size = self.micro_batch_sequences
-            return [f"parts {seen} of {sequences} sequences cannot be cut into micro batches of {size}: nearest {near}"]
-        return []
-
-    def _one_way(self, micro_batches: int) -> list[str]:
-        """Why micro batches cannot run in both directions."""
-        problems = []
-        if self.pp % 2:
-            problems.append(f"schedule=dualpipe needs an even number of stages, seen pp={self.pp}")
-        elif micro_batches % 2 or micro_batches < 2 * self.pp:
-            problems.append(
-                f"schedule=dualpipe needs an even number of micro batches, at least {2 * self.pp} for pp={self.pp}, "
-                f"seen {micro_batches}"
-            )
-        if self.virtual_stages > 1:
-            problems.append(f"schedule=dualpipe has one stage a direction, seen virtual_stages={self.virtual_stages}")
-        return problems
-
-    def _undivided(self, model: ModelSpec, workload: Workload) -> list[str]:
-        """Sizes of the model that the axes do not divide."""
-        problems = []
-        # More ranks than key heads keep copies of them.
-        if model.heads % self.tp or (model.kv_heads % self.tp and self.tp % model.kv_heads):
-            dim, size = ("heads", model.heads) if model.heads % self.tp else ("kv_heads", model.kv_heads)
-            near = _divisors_near(model.kv_heads if self.tp < model.kv_heads else model.heads, self.tp)
-            problems.append(f"{dim} ({size}) cannot be divided over tp={self.tp}: nearest {near}")
-        stages = self.pp * self.virtual_stages
-        if stages > model.blocks:
-            chunks = "" if self.virtual_stages == 1 else f" with virtual_stages={self.virtual_stages}"
-            problems.append(
-                f"layers ({model.blocks}) are fewer than the {stages} stages of pp={self.pp}{chunks}: "
-                f"at most pp={max(1, model.blocks // self.virtual_stages)}"
-            )
-        problems += self._undivided_sequences(model, workload) if self.cp > 1 else []
-        tokens = workload.sequence_tokens // self.cp
-        if self.sequence_parallel and workload.sequence_tokens % self.cp == 0 and tokens % self.tp:
-            problems.append(
-                f"sequence_parallel divides {tokens} tokens over tp={self.tp}, which does not: "
-                f"nearest {_divisors_near(tokens, self.tp)}, or sequence_parallel=false"
-            )
-        if self.ep > 1 and model.experts is None:
-            problems.append(f"ep={self.ep} divides experts, and this model has none: ep=1")
-        experts = self.ep if model.experts is None else model.experts.count
-        owners = self.dp_replicate * self.dp_shard * self.cp * self.tp
-        problems += [
-            f"{size} {what} cannot be divided over ep={self.ep}: nearest {_divisors_near(size, self.ep)}"
-            for size, what in ((experts, "experts"), (owners, "ranks that it lies in"))
-            if size % self.ep
-        ]
-        return problems
-
-    def _undivided_sequences(self, model: ModelSpec, workload: Workload) -> list[str]:
-        """Why ``cp`` does not divide sequences, or the heads that its ranks exchange."""
-        tokens, problems = workload.sequence_tokens, []
-        if tokens % self.cp:
-            near = _divisors_near(tokens, self.cp)
-            problems.append(f"a sequence of {tokens} tokens cannot be divided over cp={self.cp}: nearest {near}")
-        elif self.context == "gather" and tokens % (2 * self.cp):
-            problems.append(
-                f"a sequence of {tokens} tokens cannot be divided over cp={self.cp}, each rank with a part from the "
-                f"front and one from the end: nearest {_divisors_near(tokens // 2, self.cp)}, or context=ulysses"
-            )
-        heads, key_heads = model.heads // self.tp, max(1, model.kv_heads // self.tp)
-        if self.context == "ulysses" and (heads % self.cp or (key_heads % self.cp and self.cp % key_heads)):
-            dim, size = ("heads", heads) if heads % self.cp else ("kv_heads", key_heads)
-            problems.append(
-                f"{dim} ({size} on a rank) cannot be exchanged over cp={self.cp}: "
-                f"nearest {_divisors_near(size, self.cp)}, or context=gather"
-            )
-        return problems
-
-    def _resized(self, cluster: ClusterSpec) -> str:
-        """How many ranks data parallelism would need to fill the cluster."""
-        others = self.tp * self.pp * self.cp
-        if cluster.devices % others:
-            return f": tp x pp x cp = {others} does not divide them, nearest {_divisors_near(cluster.devices, others)}"
-        return f": with dp_shard={cluster.devices // others} it is full" if self.dp_replicate == 1 else ""
-
-
-def _divisors_near(size: int, wanted: int) -> str:
-    """Returns the divisors of ``size`` on both sides of ``wanted``: ``4 or 8``."""
-    divisors = [each for each in range(1, size + 1) if size % each == 0]
-    below = [each for each in divisors if each < wanted][-1:]
-    above = [each for each in divisors if each > wanted][:1]
-    return " or ".join(map(str, (*below, *above)))
-
-
-def _multiples(size: int, unit: int) -> str:
-    """Returns the multiples of ``unit`` on both sides of ``size``."""
-    below = size // unit * unit
-    return " or ".join(str(each) for each in (below, below + unit) if each)
+        found: tuple[str, ...] = load(PROBLEMS, kind="layout")(self, model, workload, cluster)
+        return found

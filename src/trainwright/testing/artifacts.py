@@ -129,6 +129,7 @@ def make_plan(
         workload=Workload(
             sequence_tokens=train.sequence_tokens,
             batch_tokens=train.batch_tokens,
+            ramp=train.sizes.ramp,
             steps=steps,
             precision=precision,
             optimizer=train.optimizer.counted,

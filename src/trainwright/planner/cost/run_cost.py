@@ -20,6 +20,7 @@ from trainwright.planner.counts.layouts import Numbers, Values
 from trainwright.planner.counts.parameters import MOMENT_BYTES
 from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.networks import counted
+from trainwright.planner.forecast.ramp import mean_step
 from trainwright.planner.forecast.time.step import evaluated_s
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.plan import INTERVAL
@@ -54,11 +55,13 @@ class RunSettings:
 class RunCost:
     """Arrays [L]; ``parts`` sums to ``seconds``, which lies between ``low_s`` and ``high_s`` nine times in ten.
 
+    ``mean`` is the forecast of the run's mean step: where its batch grows, ``steps`` of those are all of its steps.
     ``usd`` pays for ``billed_s``. It is None where no price is known, ``kwh`` (building included) where the device's
     power is not. ``checkpoint_bytes`` is one checkpoint of the whole model, ``checkpoint_s`` its writing;
     ``loader_bytes_per_s`` and ``disk_bytes`` are the whole cluster's.
     """
 
+    mean: Forecast
     steps: Numbers
     seconds: Numbers
     low_s: Numbers
@@ -100,9 +103,9 @@ def run_cost(
     """
     settings, numbers = settings or RunSettings(), numbers or read_runs()
     model, workload, cluster = run.model, run.workload, run.cluster
-    batch_tokens = forecast.layouts.batch_sequences * workload.tokens_per_sequence
-    steps = np.maximum(1.0, np.ceil(np.round(np.asarray(total_tokens, dtype=np.float64)) / batch_tokens))
-    size_bytes = checkpoint_bytes(run)
+    forecast, size_bytes = mean_step(forecast), checkpoint_bytes(run)
+    batch_tokens = forecast.step_tokens
+    steps = _steps(workload, batch_tokens, total_tokens)
     # All nodes of one replica write together.
     devices = forecast.layouts.devices
     writers = np.floor(devices / cluster.node.devices / forecast.layouts.dp_replicate)
@@ -116,10 +119,10 @@ def run_cost(
     device_hours = np.asarray(seconds * devices / HOUR_S)
     usd_per_s = None if usd_per_device_hour is None else devices * usd_per_device_hour / HOUR_S
     each = energy(cluster.device, 1, HOUR_S)
-    tokens_per_s = batch_tokens / forecast.step_s
     # Images are not kept on the nodes' disks.
     read_bytes = 0.0 if model.sees_images else token_bytes(model, workload)
     return RunCost(
+        mean=forecast,
         steps=steps,
         seconds=seconds,
         low_s=seconds * fast,
@@ -135,9 +138,15 @@ def run_cost(
         checkpoint_bytes=size_bytes,
         checkpoint_s=checkpoint_s,
         checkpoint_write_bytes_per_s=write_bytes_per_s,
-        loader_bytes_per_s=tokens_per_s * token_bytes(model, workload),
+        loader_bytes_per_s=batch_tokens / forecast.step_s * token_bytes(model, workload),
         disk_bytes=KEPT_CHECKPOINTS * size_bytes + steps * batch_tokens * read_bytes,
     )
+
+
+def _steps(workload: Workload, batch_tokens: Numbers, total_tokens: Values) -> Numbers:
+    if workload.ramp:
+        return np.full_like(batch_tokens, workload.steps)
+    return np.maximum(1.0, np.ceil(np.round(np.asarray(total_tokens, dtype=np.float64)) / batch_tokens))
 
 
 def _billed_s(wall_s: Numbers, settings: RunSettings, devices: Numbers) -> Numbers:

@@ -48,6 +48,8 @@ class FinishedRun:
 
     def unlike(self, unmeasured: Mapping[str, str]) -> str | None:
         """Returns the reason why the run was of something else than it is counted as; None where it was not."""
+        if self.workload.ramp:
+            return "whose batch grew: its mean step is of no one batch"
         others = (each for each in self.unmeasured.items() if each not in unmeasured.items())
         return next((f"with {kind} {name!r}, which is counted as another" for kind, name in others), None)
 

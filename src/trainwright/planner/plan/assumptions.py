@@ -29,7 +29,7 @@ from trainwright.spec.workload import Workload
 
 RANK_HOST_BYTES, RANK_HOLDS = 4e9, "libraries, pinned buffers, the loader's workers"
 """Of one rank's process on its host, a default without a measurement, and what it holds there."""
-RUN_KEYS = frozenset(("sequence", "length", "lengths", "batch", "adapters", "image_tokens", "software"))
+RUN_KEYS = frozenset(("batch_ramp", "sequence", "length", "lengths", "batch", "adapters", "image_tokens", "software"))
 """Keys of assumptions about the run itself, wherever it is made."""
 
 

@@ -282,7 +282,7 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
     low, high = (each + table.resident_bytes(each, device) for each in table.interval("device"))
     middle = table.device_bytes + table.resident_bytes(table.device_bytes, device)
     # A share of the peak, where that is not beaten.
-    mfu = utilisation(float(forecast.mfu[0]), 1.0)
+    mfu = utilisation(float(run.mean.mfu[0]), 1.0)
     available = forecast.available_bytes
     ours = scenario.on_this_machine
     fit: Fit = verdict(forecast) if not ours else "fits" if forecast.fits[0] else "does not fit"
@@ -292,9 +292,9 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
         memory=_memory(forecast, available),
         memory_available_bytes=available,
         memory_interval=_interval(low, middle, high),
-        phases=_phases(forecast),
-        run_phases=_run_phases(scenario, forecast, run),
-        tokens_per_s=workload.step_tokens / step_s,
+        phases=_phases(run.mean),
+        run_phases=_run_phases(scenario, run),
+        tokens_per_s=float(run.mean.step_tokens[0] / run.mean.step_s[0]),
         mfu=mfu,
         hfu=None if mfu is None else mfu * _recomputed_share(scenario, choice),
         seconds=Interval(low=float(run.low_s[0]), mid=float(run.seconds[0]), high=float(run.high_s[0])),
@@ -340,9 +340,9 @@ def _phases(forecast: Forecast) -> PhaseTimes:
     )
 
 
-def _run_phases(scenario: Scenario, forecast: Forecast, run: RunCost) -> PhaseTimes:
+def _run_phases(scenario: Scenario, run: RunCost) -> PhaseTimes:
     """Returns seconds of the whole run; a cluster's start is counted whole, compilation within."""
-    steps, parts = _phases(forecast).scaled(int(run.steps[0])), run.parts
+    steps, parts = _phases(run.mean).scaled(int(run.steps[0])), run.parts
     compile_s = scenario.numbers.start_s if scenario.on_this_machine and scenario.numbers is not None else 0.0
     lost = parts.lost_s + parts.recovery_s + parts.start_s - compile_s + parts.overhead_s
     return replace(

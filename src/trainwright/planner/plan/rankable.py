@@ -28,7 +28,9 @@ ANY_CLUSTER, ANY_NODE = "32x8xh100-sxm", "8xh100-sxm"
 
 def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     """Returns the run with all defaults, its batch rounded to what divides over many ranks and over ``pool``."""
+    question, left_out = _without_ramp(question)
     scenario = scenario_of(replace(question, precision=None), placed=False)
+    scenario = replace(scenario, assumptions=(*scenario.assumptions, *left_out))
     if question.precision is not None:  # whatever has it: ``recommend`` asks each device
         kept = tuple(each for each in scenario.assumptions if each.key != "precision")
         workload = replace(scenario.run.workload, precision=question.precision)
@@ -48,6 +50,17 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     completed = replace(scenario.run, workload=replace(workload, batch_tokens=batch_tokens, steps=steps))
     others = (each for each in scenario.assumptions if each.key != "batch")
     return replace(scenario, run=completed, assumptions=(*others, rounded))
+
+
+def _without_ramp(question: Question) -> tuple[Question, tuple[Assumption, ...]]:
+    """Returns the question with all updates of the full batch, and that its recipe's smaller ones are left out."""
+    asked = question.workload
+    if asked is None or not asked.ramp:
+        return question, ()
+    source = "clusters are compared by the full batch; smaller ones make a run longer: see the plan of a way"
+    note = Assumption("batch ramp", "left out", "", "default", source, key="batch_ramp")
+    steps = max(1, -(-asked.total_tokens // asked.batch_tokens))
+    return replace(question, workload=replace(asked, ramp=(), steps=steps)), (note,)
 
 
 def ranked_ways(

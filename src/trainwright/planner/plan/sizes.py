@@ -18,6 +18,7 @@ from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.plan.question import Question
 from trainwright.spec.convnet import transformer
 from trainwright.spec.device import ClusterSpec
+from trainwright.spec.parts.batch_sizes import BatchPart, BatchSizes
 from trainwright.spec.plan import Assumption
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Adapter, Frozen, MomentDtype, Precision, Workload
@@ -81,7 +82,9 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
     at_least_one(question.rank, field="rank")
     adapter = _adapter_of(question, note) if question.adapts else _adapter_of_recipe(question, precision)
     mean, spread = _lengths_of(question, sequence, tokens, note)
+    ramp = _ramp_of_recipe(question.workload, batch, sequence)
     steps = max(1, -(-tokens // (batch if mean is None else batch // sequence * mean)))
+    steps = max(1, BatchSizes(full=batch, ramp=ramp).steps(tokens)) if ramp else steps
     return Workload(
         sequence_tokens=sequence,
         batch_tokens=batch,
@@ -99,8 +102,15 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         example_tokens=mean,
         example_spread=spread,
         expert_imbalance=question.expert_imbalance,
+        ramp=ramp,
         **_of_recipe(question.workload, steps),
     )
+
+
+def _ramp_of_recipe(asked: Workload | None, batch: int, sequence: int) -> tuple[BatchPart, ...]:
+    """Returns the smaller batches that a recipe's run begins with, where the question asks for no other batch."""
+    same = asked is not None and (asked.batch_tokens, asked.sequence_tokens) == (batch, sequence)
+    return asked.ramp if asked is not None and same else ()
 
 
 def _adapter_of_recipe(question: Question, precision: Precision) -> Adapter | None:

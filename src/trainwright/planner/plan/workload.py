@@ -33,6 +33,7 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
     return Workload(
         sequence_tokens=section.sequence_tokens,
         batch_tokens=section.batch_tokens,
+        ramp=section.sizes.ramp,
         steps=steps,
         precision=precision,
         optimizer=section.optimizer.counted,
@@ -85,9 +86,15 @@ def too_short(recipe: Recipe, facts: DatasetFacts) -> RecipeError:
         "the run is shorter than one update",
         where="train.duration",
         seen=section.duration + (f", which is {about}{tokens:,} tokens" if tokens and unit != "tokens" else ""),
-        expected=f"at least train.batch_tokens ({section.batch_tokens:,})",
+        expected=f"at least {_first_batch(recipe)}",
         fix="write for example 100 steps",
     )
+
+
+def _first_batch(recipe: Recipe) -> str:
+    section = recipe.train
+    key = "train.batch_ramp.0.batch_tokens" if section.batch_ramp else "train.batch_tokens"
+    return f"{key} ({section.sizes.at(0):,})"
 
 
 def average_start(recipe: Recipe, facts: DatasetFacts) -> int:
@@ -112,7 +119,10 @@ def average_start(recipe: Recipe, facts: DatasetFacts) -> int:
 
 def steps_in(recipe: Recipe, duration: str, facts: DatasetFacts) -> int:
     """Returns the updates in a duration, rounded to whole ones; raises as ``tokens_in``."""
-    return round(tokens_in(recipe, duration, facts) / recipe.train.batch_tokens)
+    asked = parse_duration(duration)
+    if asked.unit == "steps":
+        return round(asked.value)
+    return recipe.train.sizes.steps(tokens_in(recipe, duration, facts))
 
 
 def tokens_in(recipe: Recipe, duration: str, facts: DatasetFacts) -> int:
@@ -124,7 +134,10 @@ def tokens_in(recipe: Recipe, duration: str, facts: DatasetFacts) -> int:
     epoch_tokens = None
     if facts.train_tokens is not None:
         epoch_tokens = recipe.epoch_tokens(tokens=facts.train_tokens, documents=facts.train_documents or 0)
-    return parse_duration(duration).tokens(
+    asked = parse_duration(duration)
+    if asked.unit == "steps":
+        return recipe.train.sizes.tokens(round(asked.value))
+    return asked.tokens(
         batch_tokens=recipe.train.batch_tokens,
         parameters=total_parameters(recipe.model_spec(vocabulary=facts.vocabulary)),
         epoch_tokens=epoch_tokens,

@@ -263,6 +263,12 @@ def _micro_batches(table: Table, run: RunSpec) -> None:
         per_rank = workload.batch_sequences / table["data"] if len(table) else np.ones(1)
         table.cross("micro_batch", (2**power for power in range(int(np.log2(per_rank.max())) + 1)))
         table.keep(workload.batch_sequences % (table["data"] * table["micro_batch"]) == 0)
+    for size in workload.sizes.different[:-1]:
+        table.keep(
+            size // workload.sequence_tokens % (table["data"] * table["micro_batch"]) == 0,
+            "batch ramp",
+            "does not divide each of the smaller batches that the run begins with",
+        )
     usual = table.fixed.get("usual_micro_batch", 0.0)
     if usual and not at_once:
         divides = (workload.batch_sequences / table["data"]) % usual == 0

@@ -122,8 +122,9 @@ def _what(plan: Plan, question: Question) -> str:
     if work.example_tokens is not None:
         length = f", examples of {work.example_tokens:,} in the mean, padded, at most {work.sequence_tokens:,}"
     trained, batch = format_count(work.total_tokens / one), format_count(work.step_tokens / one)
+    most = "up to " if work.ramp else ""
     return (
-        f"{name}: {parameters} parameters, {trained} {counted} in {work.steps:,} steps of {batch} on {devices}; "
+        f"{name}: {parameters} parameters, {trained} {counted} in {work.steps:,} steps of {most}{batch} on {devices}; "
         f"{work.precision}{length}"
     )
 

@@ -9,10 +9,11 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from trainwright.core.config.by_name import ByName
 from trainwright.core.registry import load
 from trainwright.spec.device import DeviceKind
+from trainwright.spec.parts.batch_sizes import BatchSizes
 from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.layout import LayoutSection
-from trainwright.spec.sections.updates.batch import RateScalingSection
+from trainwright.spec.sections.updates.batch import BatchPartSection, RateScalingSection, batch_sizes
 from trainwright.spec.sections.updates.loss import LossSection
 from trainwright.spec.sections.updates.optimizer import OPTIMIZER, OPTIMIZER_KEYS, AdamWAloneSection, OptimizerSection
 from trainwright.spec.sections.updates.schedule import SCHEDULE, SCHEDULE_KEYS, DecaySection, ScheduleSection
@@ -158,6 +159,9 @@ class TrainSection(Section):
 
     sequence_tokens: Count = Field(1024, le=MOST_TOKENS, description="tokens of one training sequence")
     batch_tokens: Count = Field(65536, le=MOST_TOKENS, description="tokens of one optimizer update, over all devices")
+    batch_ramp: tuple[BatchPartSection, ...] = Field(
+        (), description="smaller batches that a run begins with, in turn; a duration in tokens then has more updates"
+    )
     duration: DurationText = Field("20 tok/param", description="'300B tok', '20 tok/param', '2000 steps', '3 epochs'")
     method: MethodSection = Field(default_factory=MethodSection, description="which weights are trained")
     optimizer: Annotated[OptimizerSection, ByName(OPTIMIZER, OptimizerSection, OPTIMIZER_KEYS)] = Field(
@@ -203,6 +207,11 @@ class TrainSection(Section):
         return 1.0 if self.rate_scaling is None else self.rate_scaling.factor(self.batch_tokens)
 
     @property
+    def sizes(self) -> BatchSizes:
+        """Returns the tokens of each update."""
+        return batch_sizes(self.batch_tokens, self.batch_ramp, sequence_tokens=self.sequence_tokens)
+
+    @property
     def averages(self) -> bool:
         """Returns whether an average of the weights is kept, beside them or by the optimizer itself."""
         return self.ema is not None or self.optimizer.averages
@@ -236,6 +245,7 @@ class TrainSection(Section):
                 f"batch_tokens ({self.batch_tokens}) is not a multiple of sequence_tokens "
                 f"({self.sequence_tokens}); nearest that is: {near}"
             )
+        batch_sizes(self.batch_tokens, self.batch_ramp, sequence_tokens=self.sequence_tokens)
         if self.optimizer.averages:
             self._check_schedule_free()
         self._check_best()

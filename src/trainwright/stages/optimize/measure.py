@@ -11,7 +11,7 @@ import os
 import statistics
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ def main(request: MeasureRequest) -> None:
     plan = read_plan(inputs["plan"].file(PLAN))
     dataset = TokenDataset.open(inputs["dataset"].path)
     settings = load(f"{TRAINER}:settings_of", kind="trainer")(recipe, plan, dataset)
+    settings = replace(settings, sizes=replace(settings.sizes, ramp=()))  # updates as most of the run has them
     with torch_settings(settings), tempfile.TemporaryDirectory() as folder, Events(None, run=recipe.name) as events:
         context = Context(recipe=recipe, out=Path(folder), events=events, root=Path(folder), inputs=inputs)
         trainer, _ = load(f"{TRAINER}:trainer_of", kind="trainer")(context, settings, dataset, learns=False)
@@ -78,7 +79,7 @@ def measure(trainer: Any, *, warmup_steps: int, steps: int) -> Measurement:
     return Measurement(
         step_s=tuple(seconds[warmup_steps:]),
         losses=tuple(float(loss) for loss in losses[warmup_steps:]),
-        step_tokens=trainer.settings.batch_tokens,
+        step_tokens=trainer.settings.sizes.full,
         memory_bytes=peak.total_bytes,
         start_s=max(0.0, sum(seconds[:warmup_steps]) - warmup_steps * usual_s),
         phases=phases.scaled(1 / steps),

@@ -160,12 +160,13 @@ def _laid_out(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> Plan:
 
 
 def micro_batches(recipe: Recipe, workload: Workload, parallel: ParallelPlan = ONE_DEVICE) -> tuple[int, ...]:
-    """Returns the sequences of a forward pass that a plan chooses from: the recipe's, or all that divide the batch."""
+    """Returns the sequences of a forward pass that a plan chooses from: the recipe's, or all that divide each batch."""
     wanted = recipe.train.exec.micro_batch
     if recipe.model.convolutions is not None:
         return (workload.batch_sequences,)  # what batch norms see
     places = range(parallel.dp_replicate * parallel.dp_shard)
-    whole = math.gcd(*(len(parallel.rows(workload.batch_sequences, place)) for place in places))
+    sizes = [size // workload.sequence_tokens for size in workload.sizes.different]
+    whole = math.gcd(*(len(parallel.rows(size, place)) for size in sizes for place in places))
     if wanted != "auto":
         return (min(wanted, whole),)
     small = [size for size in range(1, math.isqrt(whole) + 1) if whole % size == 0]

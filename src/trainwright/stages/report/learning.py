@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from trainwright.core.units import format_seconds
@@ -41,11 +41,11 @@ def learning(run: RunRecord) -> PageSection:
 
 def _curves(run: RunRecord) -> Iterator[Block]:
     unit, metrics = run.recipe.counted[0], run.curves
-    per_step = _per_step(run)
+    seen = _seen_by_step(run)
 
     def series(name: str, curve: Curve, tone: int, form: Any = "line") -> Series:
         shown = thin(curve)
-        return Series(name=name, xs=[step * per_step for step in shown.steps], ys=shown.values, tone=tone, form=form)
+        return Series(name=name, xs=[*map(seen, shown.steps)], ys=shown.values, tone=tone, form=form)
 
     train, validation = metrics.get("train/loss", Curve()), metrics.get("validation/loss", Curve())
     lines = []
@@ -98,19 +98,21 @@ def _curves(run: RunRecord) -> Iterator[Block]:
             yield Figure(views=[("", chart)])
 
 
-def _per_step(run: RunRecord) -> float:
-    """Returns what an update was trained on, in tokens or images."""
-    done, (_, size) = run.training, run.recipe.counted
-    tokens: float = run.recipe.train.batch_tokens if done is None else done["tokens"] / done["steps"]
-    return tokens / size
+def _seen_by_step(run: RunRecord) -> Callable[[int], float]:
+    """Returns what says on how many tokens or images so many updates were trained."""
+    done, (_, size), train = run.training, run.recipe.counted, run.recipe.train
+    if train.batch_ramp:
+        return lambda step: train.sizes.tokens(step) / size
+    per_step = (train.batch_tokens if done is None else done["tokens"] / done["steps"]) / size
+    return lambda step: step * per_step
 
 
 def _parts(run: RunRecord) -> Iterator[Block]:
     """Yields what the training loss is made of, where a task reports that."""
-    unit, per_step = run.recipe.counted[0], _per_step(run)
+    unit, seen = run.recipe.counted[0], _seen_by_step(run)
     curves = [(name, smooth(run.curves[key])) for key, name in PARTS.items() if run.curves.get(key)]
     lines = [
-        Series(name=name, xs=[step * per_step for step in curve.steps], ys=curve.values, tone=tone, form="line")
+        Series(name=name, xs=[*map(seen, curve.steps)], ys=curve.values, tone=tone, form="line")
         for tone, (name, curve) in enumerate((name, thin(curve)) for name, curve in curves)
     ]
     if lines:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from trainwright.model.tasks.task import Batch, Batches, batch_of
 
 
 def prefetched(
-    batches: Batches, first: int, last: int, rows: range | None = None, *, pin: bool = False
+    batches: Batches, first: int, last: int, rows: Callable[[int], range | None], *, pin: bool = False
 ) -> Iterator[Batch]:
-    """Yields the batches of the steps in [first, last), or these rows of them, each while the one before is in use.
+    """Yields the batches of the steps in [first, last), each while the one before is in use.
 
-    ``pin``: in pinned memory, from which an accelerator copies while it computes.
+    ``rows`` says of a step which of its sequences are read, None all. ``pin``: in pinned memory, from which an
+    accelerator copies while it computes.
     """
 
     def made(step: int) -> Batch:
-        batch = batch_of(batches, step, rows)
+        batch = batch_of(batches, step, rows(step))
         return {name: tensor.pin_memory() for name, tensor in batch.items()} if pin else batch
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:

@@ -9,10 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainwright.artifact.events import Events
+from trainwright.artifact.events import Events, restarts_in
 from trainwright.planner.counts.flops import utilisation
-from trainwright.spec.measures import BESIDE_STEPS, PhaseTimes
-from trainwright.spec.summary import RECENT_UPDATES
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.spec.measures import BESIDE_STEPS, MemoryUse, PhaseTimes
+from trainwright.spec.summary import RECENT_UPDATES, TrainExecution, TrainSummary
 from trainwright.stages.train.step import Update
 
 Losses = tuple[tuple[float, int], ...]
@@ -43,7 +44,6 @@ class TrainingMetrics:
         board: Board | None,
         *,
         unit: str,
-        batch_tokens: int,
         counted: tuple[str, int] = ("tokens", 1),
         flops_per_token: float,
         peak_flops_per_s: float | None,
@@ -55,58 +55,55 @@ class TrainingMetrics:
             events: where to report.
             board: where to report as well, or None.
             unit: of the mean loss.
-            batch_tokens: tokens of one update.
             counted: what people count a batch in, and the tokens of one.
             flops_per_token: model FLOPs of training on one token, forward and backward.
             peak_flops_per_s: dense matmul rate of all devices in the run's dtype; None where unknown: no MFU then.
             recent: losses of the last updates before these.
         """
         self._events, self._board = events, board
-        self._batch_tokens, self._counted = batch_tokens, counted
+        self._counted = counted
         self._flops_per_token, self._peak = flops_per_token, peak_flops_per_s
         self._unit = unit
         self.recent: Losses = tuple(recent)
-        self._updates: list[Update] = []
+        self._updates: list[tuple[Update, int]] = []
         self._warned_of_peak = peak_flops_per_s is None
 
-    def add(self, update: Update) -> None:
-        """Take in one update; its tensors are not read yet, so that nothing waits for the device."""
-        self._updates.append(update)
+    def add(self, update: Update, tokens: int) -> None:
+        """Take in one update of so many tokens; its tensors are not read yet, so that nothing waits for the device."""
+        self._updates.append((update, tokens))
 
     def leave_out(self, update: object) -> None:
         """Forget an update that was not made."""
-        self._updates = [each for each in self._updates if each is not update]
+        self._updates = [each for each in self._updates if each[0] is not update]
 
     def go_back(self, recent: Losses) -> None:
         """Forget all updates after those whose losses these are."""
         self._updates, self.recent = [], tuple(recent)
 
-    def report(self, step: int, rates: Mapping[str, float], times: PhaseTimes) -> float:
+    def report(self, step: int, rates: Mapping[str, float], times: PhaseTimes, *, tokens: int) -> float:
         """Report the updates since the last report and forget them.
 
         Args:
             step: updates done so far.
             rates: the learning rates of the last one, by metric.
             times: seconds since the last report, by phase.
+            tokens: of all updates so far.
 
         Returns:
             The mean loss in nats per unit; NaN or infinity where an update or its gradient was, or none was made.
         """
-        count = len(self._updates)
+        updates, count = [update for update, _ in self._updates], len(self._updates)
         if not count:
             return math.nan
-        losses = tuple((float(update.loss_sum), int(update.targets)) for update in self._updates)
+        losses = tuple((float(update.loss_sum), int(update.targets)) for update in updates)
         self.recent = (*self.recent, *losses)[-RECENT_UPDATES:]
         loss = mean_loss(losses)
-        norm = max(float(update.grad_norm) for update in self._updates)
-        beside = {
-            name: sum(float(update.beside[name]) for update in self._updates) / count
-            for name in self._updates[0].beside
-        }
-        self._updates.clear()
+        norm = max(float(update.grad_norm) for update in updates)
+        beside = {name: sum(float(update.beside[name]) for update in updates) / count for name in updates[0].beside}
         of_steps = times.of_steps
         steps_per_s = count / of_steps.total_s
-        speed = steps_per_s * self._batch_tokens
+        speed = sum(each for _, each in self._updates) / of_steps.total_s
+        self._updates.clear()
         self.metric("train/loss", loss, step=step, unit=self._unit)
         for name, rate in rates.items():
             self.metric(name, rate, step=step)
@@ -116,7 +113,7 @@ class TrainingMetrics:
         self.metric("train/steps_per_s", steps_per_s, step=step, unit="steps/s")
         name, size = self._counted
         self.metric(f"train/{name}_per_s", speed / size, step=step, unit=f"{name}/s")
-        self.metric(f"train/{name}", step * self._batch_tokens / size, step=step, unit=name)
+        self.metric(f"train/{name}", tokens / size, step=step, unit=name)
         self._report_utilisation(speed, step=step)
         for name, seconds in of_steps.as_dict().items():
             if name not in BESIDE_STEPS:
@@ -157,6 +154,55 @@ def open_board(directory: Path, *, wanted: bool, first_step: int, events: Events
         return None
     board: Board = import_module("torch.utils.tensorboard").SummaryWriter(str(directory), purge_step=first_step)
     return board
+
+
+def summary_of(
+    trainer: Any, validation: dict[str, Any] | None, memory: MemoryUse, *, flops_per_token: float
+) -> TrainSummary:
+    """Returns what a training that ended says of itself; every process must ask.
+
+    Args:
+        trainer: a ``Trainer`` after its last step.
+        validation: what was measured then.
+        memory: of this process, by class.
+        flops_per_token: model FLOPs of training on one token, forward and backward.
+    """
+    settings, tokens, world, progress = trainer.settings, trainer.tokens, trainer.world, trainer.progress
+    phases = PhaseTimes.from_mapping(progress.phases)
+    speed = tokens / phases.of_steps.total_s
+    return TrainSummary(
+        steps=progress.step,
+        tokens=tokens,
+        passes=tokens / settings.epoch_tokens,
+        parameters=total_parameters(settings.model),
+        precision=settings.precision,
+        train_loss=mean_loss(progress.recent),
+        validation=validation,
+        phases=phases,
+        step_phases=phases.of_steps.scaled(1 / progress.step),
+        memory=memory,
+        process_bytes=trainer.process_bytes,
+        copy_bytes=trainer.copy_bytes,
+        best=trainer.checkpoints.best(),
+        overflows=progress.overflows,
+        early_stopping=trainer.early_stopping,
+        weights="averaged" if trainer.optimizers.result_is_average else "trained",
+        tokens_per_s=speed,
+        flops_per_token=flops_per_token,
+        peak_flops_per_s=settings.peak_flops_per_s,
+        mfu=utilisation(speed * flops_per_token, settings.peak_flops_per_s),
+        goodput=trainer.goodput(),
+        ranks=tuple(world.gathered(trainer.rank_use(memory))) if world.ranks > 1 else (),
+        execution=TrainExecution(
+            device=settings.device.type,
+            threads=settings.threads,
+            compiled=settings.compiled,
+            micro_batch=settings.micro_batch,
+            resumes=progress.resumes,
+            restarts=restarts_in(trainer.out / "events.jsonl"),
+            deterministic=settings.deterministic,
+        ),
+    )
 
 
 def finite(validation: dict[str, Any] | None) -> dict[str, float]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
+from trainwright.core.registry import load
 from trainwright.runtime.execution import Execution
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.parts.batch_sizes import BatchSizes
 from trainwright.spec.summary import ResultWeights
 from trainwright.spec.workload import Recompute, recomputed_blocks
+
+PLACE = "trainwright.stages.train.faults.passing_over:place"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,7 +26,8 @@ class Settings(Execution):
     asked_warmup_steps: int
     epoch_tokens: int
     sequence_tokens: int
-    batch_sequences: int
+    sizes: BatchSizes
+    """Tokens of each update."""
     micro_batch: int
     precision: str
     dtype: torch.dtype
@@ -53,11 +59,13 @@ class Settings(Execution):
     @property
     def passes(self) -> float:
         """How many times the run reads the train split."""
-        return self.steps * self.batch_tokens / self.epoch_tokens
+        return self.sizes.tokens(self.steps) / self.epoch_tokens
 
     def notes(self) -> list[str]:
         """Returns what a user should know of the run before it begins, a line each."""
-        notes = [f"{self.steps:,} updates of {self.batch_tokens:,} tokens read the train split {self.passes:.3g} times"]
+        parts = self.sizes.parts(self.steps)
+        sizes = ", then ".join(f"{part.steps:,} updates of {part.batch_tokens:,}" for part in parts)
+        notes = [f"{sizes} tokens read the train split {self.passes:.3g} times"]
         if self.asked_warmup_steps > self.steps:
             notes.append(
                 f"the warm-up ({self.asked_warmup_steps:,} updates) is longer than the run ({self.steps:,}): it is cut "
@@ -75,6 +83,21 @@ class Settings(Execution):
         return notes
 
     @property
-    def batch_tokens(self) -> int:
-        """Returns tokens of one optimizer update."""
-        return self.batch_sequences * self.sequence_tokens
+    def batch_sequences(self) -> int:
+        """Returns the sequences of one optimizer update, of the largest."""
+        return self.sizes.full // self.sequence_tokens
+
+    def tokens_at(self, step: int, passed_over: Sequence[int] = ()) -> int:
+        """Returns the tokens of an update, counted from 0; ``passed_over`` are batches that were left out."""
+        return self.sizes.at(load(PLACE, kind="data")(step, passed_over) if passed_over else step)
+
+    def sequences(self, step: int, passed_over: Sequence[int] = ()) -> int:
+        """Returns the sequences of an update; both as ``tokens_at``."""
+        return self.tokens_at(step, passed_over) // self.sequence_tokens
+
+    def tokens(self, steps: int, passed_over: Sequence[int] = ()) -> int:
+        """Returns the tokens of so many updates."""
+        if not passed_over:
+            return self.sizes.tokens(steps)
+        number = load(PLACE, kind="data")(steps, passed_over)
+        return self.sizes.tokens(number) - sum(self.sizes.at(each) for each in passed_over if each < number)

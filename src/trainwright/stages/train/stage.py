@@ -215,7 +215,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         width_ratio=recipe.model.width_ratio,
         epoch_tokens=recipe.epoch_tokens(tokens=split.tokens, documents=split.documents),
         sequence_tokens=workload.sequence_tokens,
-        batch_sequences=workload.batch_sequences,
+        sizes=workload.sizes,
         micro_batch=plan.parallel.micro_batch_sequences,
         precision=precision,
         dtype=DTYPES[precision],

@@ -104,6 +104,9 @@ class TrainingStep:
                 update.beside.update({name: self.summed_up(part) / targets for name, part in parts})
         return update
 
+    def resize(self, batch_sequences: int) -> None:
+        """Prepares for an update of so many sequences, over all processes; alone, a batch says it itself."""
+
     def penalise(self) -> None:
         """Adds to the whole gradient that of what weights cost."""
         if self.network.penalties is not None:

@@ -10,25 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.events import Events, restarts_in
+from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.plug_in import blaming
 from trainwright.core.registry import load
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task, batch_of
-from trainwright.planner.counts.flops import training_flops_per_token, utilisation
-from trainwright.planner.counts.parameters import total_parameters
+from trainwright.model.tasks.task import Batches, Evaluation, EvaluationOptions, Task, batch_of
+from trainwright.planner.counts.flops import training_flops_per_token
 from trainwright.runtime.device import pins
 from trainwright.runtime.garbage import collected_by_hand
 from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.summary import EarlyStopping, Goodput, RankUse, TrainExecution, TrainSummary
+from trainwright.spec.summary import EarlyStopping, Goodput, RankUse, TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress
 from trainwright.stages.train.decisions import Decisions, decide
 from trainwright.stages.train.loader import prefetched
-from trainwright.stages.train.metrics import TrainingMetrics, finite, mean_loss, open_board
+from trainwright.stages.train.metrics import TrainingMetrics, finite, open_board, summary_of
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
@@ -40,6 +39,7 @@ KEYED = "trainwright.model.dropout:KeyedBatches"
 ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 GATE = "trainwright.runtime.faults.gate:gate_of"
 SCALED = "trainwright.model.precision.loss_scale:scaled"
+RAMPED = "trainwright.stages.train.batches.ramped:Ramped"
 PASSING_OVER = "trainwright.stages.train.faults.passing_over:PassingOver"
 POLICY = "trainwright.stages.train.faults.policy"
 BROKEN = "trainwright.stages.train.faults.weights:not_finite"
@@ -79,7 +79,7 @@ class Trainer:
         """
         reset_peak(settings.device)
         self.world = world
-        self._process_bytes = (
+        self.process_bytes = (
             resident_bytes() - tensor_bytes(world.local(network.held())) if settings.device.type == "cpu" else 0
         )
         self.task, self.network, self.dataset = task, network, dataset
@@ -90,12 +90,9 @@ class Trainer:
         if recipe.train.averages:
             how = recipe.train, settings.average_from
             self.optimizers = load(AVERAGED, kind="average")(network, self.optimizers, *how)
-        self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
-        if network.spec.dropout:
-            self.batches = load(KEYED, kind="dropout")(self.batches, recipe.seed)
         restored = checkpoints.restore(network, self.optimizers)
         self.progress = TrainingProgress() if restored is None else replace(restored, resumes=restored.resumes + 1)
-        self._restored, self._began_s, self._copy_bytes = self.progress, 0.0, 0
+        self._restored, self._began_s, self.copy_bytes = self.progress, 0.0, 0
         self.mended_from: set[str] = set()  # checkpoints that it went back to because weights were no numbers
         self.resumed_from = None if restored is None else restored.step
         self.early_stopping: EarlyStopping | None = None
@@ -109,12 +106,22 @@ class Trainer:
             clip_norm=recipe.train.clip_norm,
             compiled=settings.compiled,
         )
-        self._every_batch = self.batches
+        self._every_batch = self._batches()
         self.follow_progress()
+
+    def _batches(self) -> Batches:
+        """Returns the batches of the run, in the order of the data."""
+        settings, seed, split = self.settings, self.recipe.seed, self.dataset.splits["train"]
+        batches = self.task.batches(split, batch_sequences=settings.batch_sequences, seed=seed)
+        if self.network.spec.dropout:
+            batches = load(KEYED, kind="dropout")(batches, seed)
+        if settings.sizes.ramp:
+            batches = load(RAMPED, kind="data")(batches, settings.sizes, settings.sequence_tokens)
+        return batches
 
     def follow_progress(self) -> None:
         """Goes on where the progress says: with the batches after it, and judging updates by those before it."""
-        self.batches = self._every_batch
+        self.batches: Batches = self._every_batch
         if self.progress.step < self._restored.step:
             self._restored = self.progress  # it makes steps again that an earlier session made
         if self.progress.passed_over:
@@ -155,7 +162,6 @@ class Trainer:
             events,
             board,
             unit=f"{self.recipe.task.kind.loss_unit}/{self.task.unit}",
-            batch_tokens=settings.batch_tokens,
             counted=self.recipe.counted,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,
@@ -176,7 +182,7 @@ class Trainer:
         memory = self._memory(logits_bytes, activation_bytes)
         for name, size_bytes in memory.as_dict().items():
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
-        return self._summary(validation, memory, flops_per_token)
+        return summary_of(self, validation, memory, flops_per_token=flops_per_token)
 
     @property
     def _compiles(self) -> bool:
@@ -216,7 +222,7 @@ class Trainer:
         saved_s, first = time.monotonic(), self.progress.step
         saved = True  # what it begins from, or went back to
         for step, (update, share) in enumerate(self.updates(first, settings.steps), start=first):
-            metrics.add(update)
+            metrics.add(update, settings.tokens_at(step, self.progress.passed_over))
             self.progress = replace(self.progress, step=step + 1)
             done = step + 1
             collect(done)
@@ -227,9 +233,9 @@ class Trainer:
                 return None
             if decided.report:
                 times = self.clock.stop()
-                metrics.report(done, self._rates(share), times)
+                metrics.report(done, self._rates(share), times, tokens=self.tokens)
                 self.progress = replace(self.progress.spent(times), recent=metrics.recent)
-                metrics.metric("train/goodput", self._goodput().share, step=done)
+                metrics.metric("train/goodput", self.goodput().share, step=done)
                 self.checkpoints.tell()
                 self.world.compare(done, times, metrics)
             events.progress("train", done, total=settings.steps, unit="steps")
@@ -249,7 +255,7 @@ class Trainer:
 
     def _save(self, decided: Decisions, measured: Mapping[str, float]) -> None:
         """Saves this step, with what was measured at it, and stops where that was decided."""
-        self._copy_bytes = self.checkpoints.copy_bytes
+        self.copy_bytes = self.checkpoints.copy_bytes
         with self.clock.phase("checkpoint"):
             pending = self.checkpoints.save(replace(self.state(), metrics=measured))
             if decided.wait:
@@ -262,6 +268,8 @@ class Trainer:
         rates = {name: share * peak for name, peak in self.optimizers.peak_rates.items()}
         if self.step.scale is not None:
             rates["train/loss_scale"] = float(self.step.scale.factor)
+        if self.settings.sizes.ramp:
+            rates["train/batch_tokens"] = self.settings.tokens_at(self.progress.step - 1, self.progress.passed_over)
         return rates
 
     def _rolled_back(self, metrics: TrainingMetrics, events: Events, first: int, decided: Decisions) -> bool:
@@ -279,15 +287,28 @@ class Trainer:
     def updates(self, first: int, last: int) -> Iterator[tuple[Update, float]]:
         """Yields each update that is made, with its share of the peak rate; one beyond the run has that of its end."""
         section, steps, warmup_steps = self.recipe.train.schedule, self.settings.steps, self.settings.warmup_steps
-        rows = self.world.rows(self.settings.batch_sequences)
-        batches = prefetched(self.batches, first, last, rows, pin=pins(self.settings.device.type))
+        batches = prefetched(self.batches, first, last, self.rows, pin=pins(self.settings.device.type))
         schedule = load_schedule(section)
         for step in range(first, last):
             with self.clock.phase("data_wait"):
                 batch = next(batches)
             share = rate(schedule, min(step, steps - 1), steps=steps, warmup_steps=warmup_steps, section=section)
             share *= self.recipe.train.rate_factor
+            self.prepare(step)
             yield self.step(batch, share), share
+
+    def rows(self, step: int) -> range | None:
+        """Returns which sequences of a step's batch this process reads; None: all of them."""
+        return self.world.rows(self.settings.sequences(step, self.progress.passed_over))
+
+    def prepare(self, step: int) -> None:
+        """Prepares for a step's batch, which may be of another size than the one before."""
+        self.step.resize(self.settings.sequences(step, self.progress.passed_over))
+
+    @property
+    def tokens(self) -> int:
+        """Returns the tokens of all steps so far."""
+        return self.settings.tokens(self.progress.step, self.progress.passed_over)
 
     def state(self) -> State:
         """Returns all that a checkpoint holds."""
@@ -324,7 +345,7 @@ class Trainer:
 
     def _rehearse(self) -> tuple[int, int]:
         """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted."""
-        batch = batch_of(self.batches, self.progress.step, self.world.rows(self.settings.batch_sequences))
+        batch = batch_of(self.batches, self.progress.step, self.rows(self.progress.step))
         micro = next(self.step.micro_batches(batch))
         caches = self.settings.recompute != "none" and not self.settings.compiled
         here = self.world.local(self.network.held())
@@ -341,10 +362,11 @@ class Trainer:
             optimizer=tensor_bytes(states),
             activations=activation_bytes,
             logits=logits_bytes,
-            beside=self._copy_bytes if self.settings.device.type == "cpu" else 0,
+            beside=self.copy_bytes if self.settings.device.type == "cpu" else 0,
         )
 
-    def _goodput(self) -> Goodput:
+    def goodput(self) -> Goodput:
+        """Returns the share of the time since the run began that went into steps."""
         spent, wall_s = PhaseTimes.from_mapping(self.progress.phases), time.monotonic() - self._began_s
         steps_s = spent.of_steps.total_s
         return Goodput(share=steps_s / wall_s, wall_s=wall_s, steps_s=steps_s, lost_s=max(0.0, wall_s - spent.total_s))
@@ -359,42 +381,4 @@ class Trainer:
             steps=now.step - before.step,
             phases=PhaseTimes(**phases),
             memory=memory,
-        )
-
-    def _summary(self, validation: dict[str, Any] | None, memory: MemoryUse, flops_per_token: float) -> TrainSummary:
-        settings, tokens = self.settings, self.progress.step * self.settings.batch_tokens
-        phases = PhaseTimes.from_mapping(self.progress.phases)
-        speed = tokens / phases.of_steps.total_s
-        return TrainSummary(
-            steps=self.progress.step,
-            tokens=tokens,
-            passes=tokens / settings.epoch_tokens,
-            parameters=total_parameters(settings.model),
-            precision=settings.precision,
-            train_loss=mean_loss(self.progress.recent),
-            validation=validation,
-            phases=phases,
-            step_phases=phases.of_steps.scaled(1 / self.progress.step),
-            memory=memory,
-            process_bytes=self._process_bytes,
-            copy_bytes=self._copy_bytes,
-            best=self.checkpoints.best(),
-            overflows=self.progress.overflows,
-            early_stopping=self.early_stopping,
-            weights="averaged" if self.optimizers.result_is_average else "trained",
-            tokens_per_s=speed,
-            flops_per_token=flops_per_token,
-            peak_flops_per_s=settings.peak_flops_per_s,
-            mfu=utilisation(speed * flops_per_token, settings.peak_flops_per_s),
-            goodput=self._goodput(),
-            ranks=tuple(self.world.gathered(self.rank_use(memory))) if self.world.ranks > 1 else (),
-            execution=TrainExecution(
-                device=settings.device.type,
-                threads=settings.threads,
-                compiled=settings.compiled,
-                micro_batch=settings.micro_batch,
-                resumes=self.progress.resumes,
-                restarts=restarts_in(self.out / "events.jsonl"),
-                deterministic=settings.deterministic,
-            ),
         )

@@ -93,3 +93,25 @@ def test_attention_that_drops_weights_makes_its_scores_whole(tmp_path) -> None:
     for rate in (0.0, 0.1):
         recipe = planned_recipe(tmp_path, f"model.dropout.attention={rate}")
         assert resolve(recipe, COUNTED, precision="fp32").fused_attention == (rate == 0)
+
+
+RAMP = "train.batch_ramp=[{batch_tokens: 256, until: 6 steps}, {batch_tokens: 512, until: 4000 tokens}]"
+
+
+def test_durations_of_a_batch_that_grows_are_counted_update_by_update(tmp_path) -> None:
+    recipe = planned_recipe(tmp_path, RAMP)
+    sizes = [256] * 6 + [512] * 5 + [1024] * 60  # 1536 tokens, then 2560: 4096 is as near to 4000 as 3584 is not
+    sums = [sum(sizes[:steps]) for steps in range(len(sizes))]
+    for tokens in (256, 1000, 1536, 3000, 4096, 10_000, 20_000):
+        nearest = min(range(len(sums)), key=lambda steps: abs(sums[steps] - tokens))
+        assert steps_in(recipe, f"{tokens} tokens", COUNTED) == nearest, tokens
+    epochs = min(range(len(sums)), key=lambda steps: abs(sums[steps] - 3 * EPOCH_TOKENS))
+    assert steps_in(recipe, "3 epochs", COUNTED) == epochs
+    assert steps_in(recipe, "9 steps", COUNTED) == 9 and tokens_in(recipe, "9 steps", COUNTED) == sums[9]
+    workload = resolve(planned_recipe(tmp_path, RAMP, "train.duration=20000 tokens"), COUNTED, precision="fp32")
+    assert abs(workload.total_tokens - 20_000) <= 512 and workload.total_tokens == sums[workload.steps]
+
+
+def test_a_run_shorter_than_its_first_small_update_is_refused(tmp_path) -> None:
+    with pytest.raises(RecipeError, match=r"at least train.batch_ramp.0.batch_tokens \(256\)"):
+        resolve(planned_recipe(tmp_path, RAMP, "train.duration=100 tokens"), COUNTED, precision="fp32")

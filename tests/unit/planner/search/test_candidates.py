@@ -23,6 +23,7 @@ from trainwright.planner.search.candidates import (
     tensor_counts,
 )
 from trainwright.planner.search.layouts import too_large
+from trainwright.spec.parts.batch_sizes import BatchPart
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
 
@@ -200,6 +201,17 @@ def test_classes_that_are_left_out_are_counted_with_a_reason():
     )
     assert "idle" in reasons["pipeline parallel"].reason
     assert all(each.layouts > 0 for each in left.pruned)
+
+
+def test_candidates_divide_each_size_of_a_batch_that_grows():
+    machines = catalogue_cluster("2x8xh100-sxm")
+    asked = replace(work(96), ramp=tuple(BatchPart(batch_tokens=size * 4096, steps=1) for size in (24, 48)))
+    run = RunSpec(model=DENSE, workload=asked, cluster=machines, stack=STACK)
+    found, plain = candidates(run, [16]), candidates(replace(run, workload=work(96)), [16])
+    per_pass = found.layouts.data_parallel * found.layouts.micro_batch
+    assert len(found.layouts) and set(24 % per_pass) == {0}
+    assert set(24 % (plain.layouts.data_parallel * plain.layouts.micro_batch)) != {0}
+    assert any(each.rule == "batch ramp" for each in found.pruned)
 
 
 def test_selective_recomputation_is_tried_where_it_spares_something():

@@ -9,8 +9,9 @@ from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.plan.estimated_facts import estimated_facts
+from trainwright.spec.parts.batch_sizes import BatchPart
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.workload import DatasetFacts, Workload
+from trainwright.spec.workload import DatasetFacts, ParallelPlan, Workload
 from trainwright.stages.plan import build_plan
 from trainwright.stages.plan.build import micro_batches
 from trainwright.testing.machine import fake_facts, fake_machine
@@ -231,6 +232,15 @@ def test_a_micro_batch_is_one_of_all_divisors_the_largest_first(tmp_path, sequen
     workload = Workload(sequence_tokens=16, batch_tokens=16 * sequences, steps=1, precision="fp32", optimizer="adamw")
     expected = tuple(size for size in range(sequences, 0, -1) if sequences % size == 0)
     assert micro_batches(planned_recipe(tmp_path), workload) == expected
+
+
+def test_a_micro_batch_divides_each_size_of_a_batch_that_grows(tmp_path):
+    parts = tuple(BatchPart(batch_tokens=16 * sequences, steps=1) for sequences in (12, 18))
+    work = Workload(sequence_tokens=16, batch_tokens=16 * 60, steps=9, precision="fp32", optimizer="adamw", ramp=parts)
+    recipe, on_two = planned_recipe(tmp_path), ParallelPlan(dp_shard=2)
+    assert micro_batches(recipe, work) == (6, 3, 2, 1)
+    assert micro_batches(recipe, work, on_two) == (3, 1)
+    assert micro_batches(planned_recipe(tmp_path, "train.exec.micro_batch=20"), work) == (6,)
 
 
 def test_the_largest_batch_that_a_recipe_takes_is_planned_in_no_time(planned):

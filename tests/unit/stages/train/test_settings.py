@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import torch
 
+from trainwright.spec.parts.batch_sizes import BatchPart, BatchSizes
 from trainwright.spec.sections.model import ModelSection
 from trainwright.stages.train.settings import Settings
 
@@ -15,7 +16,7 @@ SETTINGS = Settings(
     asked_warmup_steps=1,
     epoch_tokens=12,
     sequence_tokens=4,
-    batch_sequences=2,
+    sizes=BatchSizes(full=8),
     micro_batch=1,
     precision="fp32",
     dtype=torch.float32,
@@ -27,8 +28,21 @@ SETTINGS = Settings(
 )
 
 
-def test_batch_tokens() -> None:
-    assert SETTINGS.batch_tokens == 8
+def test_a_batch_that_grows_is_told_and_counted() -> None:
+    parts = BatchPart(batch_tokens=4, steps=3), BatchPart(batch_tokens=8, steps=1)
+    settings = replace(SETTINGS, steps=6, sizes=BatchSizes(full=16, ramp=parts))
+    assert settings.batch_sequences == 4
+    assert [settings.sequences(step) for step in range(7)] == [1, 1, 1, 2, 4, 4, 4]
+    said = "3 updates of 4, then 1 updates of 8, then 2 updates of 16 tokens read the train split 4.33 times"
+    assert settings.notes() == [said]
+
+
+def test_batches_that_were_left_out_have_their_own_sizes() -> None:
+    settings = replace(SETTINGS, sizes=BatchSizes(full=16, ramp=(BatchPart(batch_tokens=4, steps=3),)))
+    sizes, passed = [4, 4, 4, 16, 16, 16, 16], (1, 4)
+    read = [size for number, size in enumerate(sizes) if number not in passed]
+    assert [settings.tokens_at(step, passed) for step in range(5)] == read
+    assert [settings.tokens(steps, passed) for steps in range(6)] == [sum(read[:steps]) for steps in range(6)]
 
 
 def test_a_run_says_how_often_it_reads_its_data_and_that_its_warm_up_is_cut() -> None:

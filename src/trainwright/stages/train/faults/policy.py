@@ -153,7 +153,7 @@ def _explained(trainer: Trainer, fault: Fault, step: int) -> str:
         _compare(trainer, fault, batch, step)
     finding = first_not_finite(trainer.step, batch) if fault.kind == "not_finite" else None
     trainer.optimizers.zero_grad()
-    offset = (trainer.world.rows(trainer.settings.batch_sequences) or range(1)).start
+    offset = (trainer.rows(step) or range(1)).start
     here = finding and replace(finding, rows=tuple(offset + row for row in finding.rows))
     found: list[Finding] = [each for each in trainer.world.gathered(here) if each is not None]
     read = place(step, trainer.progress.passed_over)
@@ -165,7 +165,8 @@ def _explained(trainer: Trainer, fault: Fault, step: int) -> str:
 
 
 def _batch(trainer: Trainer, step: int) -> Any:
-    return batch_of(trainer.batches, step, trainer.world.rows(trainer.settings.batch_sequences))
+    trainer.prepare(step)
+    return batch_of(trainer.batches, step, trainer.rows(step))
 
 
 def _tokens(trainer: Trainer, read: int, rows: tuple[int, ...]) -> str:
@@ -174,12 +175,14 @@ def _tokens(trainer: Trainer, read: int, rows: tuple[int, ...]) -> str:
         return ""
     named = ", ".join(str(row) for row in rows[:NAMED]) + (", ..." if len(rows) > NAMED else "")
     batches: Any = trainer.batches
+    places = [(read, row) for row in rows[:NAMED]]
     while not hasattr(batches, "starts") and hasattr(batches, "batches"):
+        if hasattr(batches, "place"):  # of another size than those that it is made of
+            places = [batches.place(*each) for each in places]
         batches = batches.batches
     if not hasattr(batches, "starts"):
         return f", sequences {named}"
-    starts = batches.starts(read)
-    where = ", ".join(str(starts[row]) for row in rows[:NAMED])
+    where = ", ".join(str(batches.starts(number)[row]) for number, row in places)
     return f", sequences {named} (which begin at tokens {where} of the train split)"
 
 

@@ -88,7 +88,7 @@ def broken_off(context: Context, plan: Plan, world: World, *, step: int) -> None
         world.gathered(0)  # nobody writes before the run's own checkpoint is let go
         state = State(network=trainer.network, optimizers=trainer.optimizers, progress=trainer.progress)
         trainer.checkpoints.save(state).wait()
-        batch = batch_of(trainer.batches, step - 1, world.rows(trainer.settings.batch_sequences))
+        batch = batch_of(trainer.batches, step - 1, trainer.rows(step - 1))
         save_file({name: tensor.contiguous() for name, tensor in batch.items()}, _batch_file(context.out, world.rank))
         ((update, share),) = trainer.updates(step - 1, step)
     if world.leads:
@@ -136,6 +136,7 @@ def repeat_in_script(folder: Path, look: Look) -> int:
 def _repeated(context: Context, plan: Plan, world: World, *, step: int, look: Look) -> None:
     with trainer_at(context, plan, world, step=step - 1, last=step) as trainer:
         batch: dict[str, Any] = load_file(_batch_file(context.out, world.rank))
+        trainer.prepare(step - 1)
         look(trainer, batch, float(read_object(context.out / COMPUTED)["share"]))
 
 

@@ -32,10 +32,22 @@ class RankedStep(TrainingStep):
         super().__init__(*arguments, **options)
         self.mesh, self.batch_sequences = mesh, batch_sequences
         self._known_places: dict[int, Tensor] = {}
-        places = range(mesh.size(*DATA_AXES))
-        largest = max(len(mesh.parallel.rows(batch_sequences, place)) for place in places)
-        # Ranks exchange weights and gradients in every pass, so that all make as many: some end with empty ones.
-        self.passes = math.ceil(largest / self.micro_batch)
+        self.passes = self._passes()
+
+    def resize(self, batch_sequences: int) -> None:
+        """Prepares for an update of so many sequences, over all ranks."""
+        if batch_sequences != self.batch_sequences:
+            self.batch_sequences = batch_sequences
+            self.passes = self._passes()
+
+    def _passes(self) -> int:
+        """Returns how many micro batches each rank has: as many as the one with most, where some end with empty ones.
+
+        Ranks exchange weights and gradients in every pass, so that all make as many.
+        """
+        places = range(self.mesh.size(*DATA_AXES))
+        largest = max(len(self.mesh.parallel.rows(self.batch_sequences, place)) for place in places)
+        return math.ceil(largest / self.micro_batch)
 
     def inputs(self, micro: Batch) -> Batch:
         """Returns what the task needs of a micro batch: where other ranks have parts of its sequences, of this part."""

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from fixtures.told_training import train
 from trainwright.artifact.checkpoint.index import checkpoints_in
 from trainwright.artifact.events import read_events
+from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import TrainingError
 from trainwright.model.tasks.windows import Windows
 from trainwright.runtime.timing import time_limit as clock
@@ -113,6 +114,21 @@ def test_after_a_rollback_the_run_is_one_without_those_batches(
     said = train(recipe, inputs, tmp_path / "out")
     assert same(weights(tmp_path / "expected"), weights(tmp_path / "out"))
     assert any(f"back to step {6 - batches}, and on without {batches} batches" in text for text in said)
+
+
+def test_a_batch_of_a_ramp_that_is_left_out_takes_its_size_along(make, inputs_for, poison, tmp_path) -> None:
+    """Sequence 10 of the run is bad: the third of full batch 2, and the first of the two of the ramp's eighth."""
+    ramp = [{"batch_tokens": 16, "until": "4 steps"}, {"batch_tokens": 32, "until": "12 steps"}]
+    poison(NAN, batches=(2,))
+    recipe = make(faults={"not_finite": "rollback"}, duration="15 steps", batch_ramp=ramp, exec_checkpoint_every=EACH)
+    inputs = inputs_for(recipe, micro_batch=1)
+    said = train(recipe, inputs, tmp_path / "out")
+    (told,) = (text for text in said if "back to step" in text)
+    split = TokenDataset.open(inputs["dataset"].path).splits["train"]
+    begins = Windows(split, sequence_tokens=16, batch_sequences=4, seed=7).starts(2)[2]
+    assert f"in batch 7 of the data, sequences 0 (which begin at tokens {begins} of" in told
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["tokens"] == 4 * 16 + 7 * 32 + 4 * 64
 
 
 def test_a_rollback_before_any_checkpoint_goes_back_to_the_start(make, inputs_for, poison, tmp_path) -> None:

@@ -26,7 +26,6 @@ def test_busy_seconds_are_heard_one_report_later(tmp_path) -> None:
         Events(None, run="r", listeners=(told.append,)),
         None,
         unit="nats/token",
-        batch_tokens=1,
         flops_per_token=1.0,
         peak_flops_per_s=None,
     )
@@ -51,7 +50,6 @@ def test_the_slowest_rank_is_a_metric_and_no_message(tmp_path, monkeypatch) -> N
         Events(None, run="r", listeners=(told.append,)),
         None,
         unit="nats/token",
-        batch_tokens=1,
         flops_per_token=1.0,
         peak_flops_per_s=None,
     )

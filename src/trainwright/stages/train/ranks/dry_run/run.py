@@ -158,6 +158,7 @@ def _notes(recipe: Recipe, plan: Plan) -> tuple[str, ...]:
         (plan.parallel.compile, "blocks are counted as they run before they are compiled"),
         (plan.parallel.shares, "every data-parallel rank is counted with the same sequences"),
         (isinstance(recipe.task, DistillSection), "the teacher is not counted: neither its weights nor its passes"),
+        (plan.workload.ramp, "a step of the full batch is counted, of which the run has smaller ones first"),
         (plan.workload.precision == "fp8", "products in float8 are counted as bf16's"),
     )
     return tuple(note for holds, note in notes if holds)

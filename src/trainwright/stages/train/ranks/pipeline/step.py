@@ -48,7 +48,6 @@ class PipelinedStep(RankedStep):
         super().__init__(*arguments, **options | {"compiled": False})
         parallel = self.mesh.parallel
         self.pipeline = pipeline_of(self.network.spec, parallel)
-        self.passes = passes(parallel, self.passes)
         axis = self.mesh.axis("pp")
         assert axis is not None
         self.group, self.place = axis.get_group(), self.mesh.index("pp")
@@ -57,7 +56,11 @@ class PipelinedStep(RankedStep):
         self._micro: list[MicroBatch] = []
         self._parts: list[Tensor] = []
         self._denominator = torch.ones(())
-        self._schedules: dict[torch.Size, tuple[Any, list[Stage]]] = {}
+        self._schedules: dict[tuple[torch.Size, int], tuple[Any, list[Stage]]] = {}
+
+    def _passes(self) -> int:
+        """Returns how many micro batches each rank has, so many that the schedule can have them."""
+        return passes(self.mesh.parallel, super()._passes())
 
     def gradient(self, batch: Batch) -> Loss:
         """Accumulate the gradient of the batch's mean loss into ``.grad``; the summed loss and its weight."""
@@ -108,7 +111,8 @@ class PipelinedStep(RankedStep):
     def _schedule(self) -> tuple[Any, list[Stage]]:
         """Returns the schedule for the micro batches at hand, and this rank's stages."""
         shape = self._micro[0].full["tokens"].shape
-        if shape not in self._schedules:
+        kind = shape, len(self._micro)
+        if kind not in self._schedules:
             total = len(self.pipeline.parts)
             stream = torch.empty(
                 self._stream(shape), dtype=self.network.compute_dtype, device="meta", requires_grad=True
@@ -125,8 +129,8 @@ class PipelinedStep(RankedStep):
                 for number in self.pipeline.of(self.place)
             ]
             schedule = schedule_of(self.mesh.parallel, stages, len(self._micro), self._loss)
-            self._schedules[shape] = schedule, stages
-        return self._schedules[shape]
+            self._schedules[kind] = schedule, stages
+        return self._schedules[kind]
 
     def _stream(self, tokens: torch.Size) -> tuple[int, ...]:
         """Returns the shape of what a stage hands on of a micro batch."""

@@ -1,0 +1,1 @@
+"""Batches of other sizes, and ahead of training."""
