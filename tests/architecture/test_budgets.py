@@ -26,8 +26,9 @@ MAX_TRAIN_LINES = 14_000
 # the keys of labelled sources (60), several labels of a document with their scores (380), rates and first weights that
 # follow the width (110), a number of a document with its errors and scale (210), distillation with its teacher (390,
 # with the module that keys of tasks now have, and names of models), the ResNet with its stages and what batch norms
-# refuse (230), a batch that grows (280: its sizes, their keys, the sequences of each, tokens that are counted by them).
-MAX_LINES_OF_ALL_LAYOUTS = 27_650
+# refuse (230), a batch that grows (280: its sizes, their keys, the sequences of each, tokens that are counted by them),
+# labels of words with their entities (380).
+MAX_LINES_OF_ALL_LAYOUTS = 28_050
 MAX_FOLDER_FILES = 15
 
 ENTRIES = ("/model/families",)

@@ -37,17 +37,14 @@ class Case:
     dropout: bool = False
     ramp: bool = False  # a batch that grows
     chats: bool = False
-    preference: str = ""
-    """Pairs of answers with the loss dpo or orpo, or none."""
+    preference: str = ""  # pairs of answers with the loss dpo or orpo, or none
     taught: bool = False  # by a frozen teacher of another width
-    whole: str = ""
-    """Of a document: many labels, or its number with the loss mse or mae."""
+    whole: str = ""  # of a document: many labels, its number with the loss mse or mae, or words (a label of each)
     terms: bool = False  # of train.loss: label smoothing, z-loss, L1 and L2
     recompute: Recompute = "none"
     optimizer: str = "sgd"
     reduce: ReduceDtype = "fp32"
-    pad_vocabulary: int = 1
-    """In the layout; one process pads nothing."""
+    pad_vocabulary: int = 1  # in the layout; one process pads nothing
     adapter: str = ""  # what is trained beside frozen weights: lora, dora, qlora; or all weights are
     attention: AttentionKernel = "auto"
     """In the layout; one process attends as usual."""
@@ -203,6 +200,8 @@ PREFERRED = (
     Case(layout={"dp_shard": 2}, family="bert", whole="mse", dropout=True, micro_batch=1),
     Case(layout={"cp": 2}, family="gpt2", whole="many"),
     Case(layout={"cp": 2}, whole="mae"),
+    Case(layout={"dp_shard": 2}, family="bert", whole="words", dropout=True, micro_batch=1),
+    *(Case(layout={axis: 2}, whole="words", model={"layers": 4}) for axis in ("tp", "pp", "cp")),
 )
 """Losses of two answers in a sequence, whose pairs are not equally many; of labels; of a teacher's logits."""
 

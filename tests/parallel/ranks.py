@@ -37,6 +37,7 @@ from trainwright.model.tasks.masked import Gaps, Masked
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.preferences.preference import Preference
 from trainwright.model.tasks.task import Task
+from trainwright.model.tasks.words.classify_tokens import ClassifyTokens
 from trainwright.planner.counts.adapters import placed
 from trainwright.runtime.faults.gate import Gate
 from trainwright.runtime.norms import local
@@ -128,11 +129,14 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
 
 
 def documents_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-    """Documents of different lengths, each with some of three labels and a number."""
+    """Documents of different lengths, each with some of three labels, a number, and labels of some of its words."""
     last = torch.randint(0, SEQUENCE_TOKENS, (SEQUENCES,), generator=generator)
     has = (torch.rand((SEQUENCES, LABELS), generator=generator) < 0.4).float()
     number = torch.randn(SEQUENCES, generator=generator)
-    return {"tokens": tokens[:, :-1].clone(), "last": last, "has": has, "number": number}
+    targets = torch.randint(0, LABELS, (SEQUENCES, SEQUENCE_TOKENS), generator=generator)
+    counts = (torch.rand(targets.shape, generator=generator) < 0.6) & (torch.arange(SEQUENCE_TOKENS) <= last[:, None])
+    targets[~counts], targets[3] = IGNORE, IGNORE
+    return {"tokens": tokens[:, :-1].clone(), "last": last, "has": has, "number": number, "targets": targets}
 
 
 def chats_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -189,14 +193,44 @@ def compared(case: Case, step: int) -> bool:
     return case.optimizer == "sgd" or step in (0, case.steps)
 
 
+def head_of(case: Case) -> dict[str, object]:
+    """Fields of the shape of a head for a document, or for its words."""
+    outputs = LABELS if case.whole in ("many", "words") else 1
+    head: dict[str, object] = {"classes": outputs, "language_head": False, "tied": False} if case.whole else {}
+    of_tokens = case.whole == "words" and spec(case.family).kind == "decoder"
+    return head | ({"token_classes": True} if of_tokens else {})
+
+
+def task_of(case: Case, kind: str, dtype: torch.dtype) -> Task:
+    """The task of a case, for a network of a kind."""
+    apart = END_OF_TEXT if case.documents else None
+    task: Task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=apart)
+    if kind == "encoder":
+        task = Masked(sequence_tokens=SEQUENCE_TOKENS, gaps=GAPS, end_of_text=apart)
+    if case.chats:
+        task = Chat(sequence_tokens=SEQUENCE_TOKENS)
+    form = {"sequence_tokens": SEQUENCE_TOKENS, "padding": 0, "frame": (0, 0) if kind == "encoder" else None}
+    if case.whole == "many":
+        task = ClassifyMany(labels=("a", "b", "c"), has=np.zeros((0, LABELS), np.float32), **form)
+    elif case.whole == "words":
+        task = ClassifyTokens(labels=("a", "b", "c"), class_of_label=(0, 1, 2), **form)
+    elif case.whole:
+        task = Regress(scale=TargetScale(mean=0.0, std=1.0), error=case.whole, **form)
+    if case.preference:
+        how = PreferenceSection(name="preference", loss=case.preference, beta=0.5)
+        task = Preference(sequence_tokens=SEQUENCE_TOKENS, how=how)
+    if case.taught:
+        task = taught(apart, dtype)
+    return task
+
+
 class Training:
     """A case in a world: alone, or as one rank of its layout."""
 
     def __init__(self, case: Case, world: World) -> None:
         self.world, self.case = world, case
         dtype = DTYPES[case.dtype]
-        outputs = LABELS if case.whole == "many" else 1
-        head = {"classes": outputs, "language_head": False, "tied": False} if case.whole else {}
+        head = head_of(case)
         shape = spec(case.family, **case.model, **head, dropout=DROPOUT if case.dropout else Dropout())
         kept = torch.promote_types(dtype, torch.float32)
         kernels = KernelChoice(reduce=case.reduce, pad_vocabulary=case.pad_vocabulary, attention=case.attention)
@@ -211,22 +245,7 @@ class Training:
             add_terms(self.network, TERMS)
         freeze(self.network, SECTIONS[case.optimizer].groups)
         world.share(self.network, compiled=False)
-        apart = END_OF_TEXT if case.documents else None
-        task: Task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=apart)
-        if shape.kind == "encoder":
-            task = Masked(sequence_tokens=SEQUENCE_TOKENS, gaps=GAPS, end_of_text=apart)
-        if case.chats:
-            task = Chat(sequence_tokens=SEQUENCE_TOKENS)
-        form = {"sequence_tokens": SEQUENCE_TOKENS, "padding": 0, "frame": (0, 0) if shape.kind == "encoder" else None}
-        if case.whole == "many":
-            task = ClassifyMany(labels=("a", "b", "c"), has=np.zeros((0, LABELS), np.float32), **form)
-        elif case.whole:
-            task = Regress(scale=TargetScale(mean=0.0, std=1.0), error=case.whole, **form)
-        if case.preference:
-            how = PreferenceSection(name="preference", loss=case.preference, beta=0.5)
-            task = Preference(sequence_tokens=SEQUENCE_TOKENS, how=how)
-        if case.taught:
-            task = taught(apart, dtype)
+        task = task_of(case, shape.kind, dtype)
         self.optimizers = Optimizers(self.network, SECTIONS[case.optimizer])
         clock = PhaseClock(torch.device("cpu"))
         clock.start()

@@ -177,3 +177,42 @@ def test_a_number_is_told_from_recipe_to_report(project_of, tmp_path) -> None:
     (report,) = project.artifact("report").glob("*.html")
     page = report.read_text()
     assert "Predicted over true number" in page and "without error" in page and "scaled error" in page
+
+
+WORDS_RECIPE = """
+name: words
+model: {family: bert, layers: 1, width: 32, heads: 2, context_tokens: 32}
+data: {sources: [{kind: conll, paths: [%s]}], tokenizer: {vocabulary: 300}}
+task: {name: classify-tokens, labels: [O, B-NUM, I-NUM]}
+train:
+  {sequence_tokens: 32, batch_tokens: 512, duration: 60 steps, optimizer: {name: adamw, lr: 0.005}, exec: {compile: no}}
+evaluate: {splits: [test]}
+"""
+
+
+def test_labels_of_words_are_told_from_columns_to_report(project_of, tmp_path) -> None:
+    dice, lines = random.Random(3), ["-DOCSTART- O\n\n"]
+    for _ in range(600):
+        for _ in range(dice.randint(2, 5)):
+            amount = [f"{dice.randrange(99)} B-NUM\n", f"{dice.choice(['km', 'kg'])} I-NUM\n"]
+            lines += [f"{dice.choice(['the', 'a', 'cat'])} O\n", *amount[: dice.randint(0, 2)]]
+        lines.append("\n")
+    (tmp_path / "a.conll").write_text("".join([*lines, "x I-NUM\ny O\n\nz\n\n"]))
+    recipe = tmp_path / "words.yaml"
+    recipe.write_text((WORDS_RECIPE % (tmp_path / "a.conll")).replace("B-NUM, ", ""))
+    project = project_of(recipe=recipe, workspace=tmp_path / "runs")
+    refused = project.call("run")
+    assert refused.returncode == 2 and "labels that task.labels lacks (seen 'B-NUM'" in refused.stderr
+    recipe.write_text(WORDS_RECIPE % (tmp_path / "a.conll"))
+    done = project.call("run")
+    assert done.returncode == 0, done.stderr
+    assert "1 sentence with labels that are of no whole entity of IOB2 (a.conll:" in done.stderr
+    assert "skipped 1 broken record: a line has too few columns" in done.stderr
+    test = json.loads((project.artifact("evaluate") / "evaluation.json").read_text())["splits"]["test"]
+    assert (test["unit"], test["record"]["scheme"]) == ("word", "IOB2")
+    assert test["metrics"]["entity_f1"]["value"] > 0.9
+    (report,) = project.artifact("report").glob("*.html")
+    assert "entity f1" in report.read_text().lower()
+    config = json.loads((project.artifact("export") / "huggingface" / "config.json").read_text())
+    assert config["architectures"] == ["BertForTokenClassification"]
+    assert config["id2label"] == {"0": "O", "1": "B-NUM", "2": "I-NUM"}

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.artifact.model_folder import IMAGE_PROCESSOR, TARGET_SCALE, TOKENIZER
-from trainwright.artifact.shard_files import PIXEL, Tokens, token_dtype, write_shard
-from trainwright.artifact.shards import DATASET, DOCUMENTS, FORMAT, IMAGES, LABEL_SETS, LABELLED, VALUES
+from trainwright.artifact.shard_files import HEADER, MAGIC, NO_TAG, PIXEL, Tokens, token_dtype
+from trainwright.artifact.shards import DATASET, DOCUMENTS, FORMAT, IMAGES, LABEL_SETS, LABELLED, VALUES, WORDS
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.core.records import to_json
 from trainwright.spec.parts.images import ImageForm
@@ -39,6 +39,47 @@ class SplitEntry:
     documents: int
     text_bytes: int
     shards: tuple[ShardEntry, ...]
+
+
+def write_shard(
+    stem: Path,
+    tokens: Sequence[Tokens],
+    ends: NDArray[np.uint64],
+    text_bytes: NDArray[np.uint64],
+    labels: NDArray[np.uint16] | NDArray[np.float64] | None = None,
+    *,
+    answers: Sequence[NDArray[np.bool_]] | None = None,
+    tags: Sequence[NDArray[np.uint16]] | None = None,
+) -> None:
+    """Write ``<stem>.tokens``, what stands beside tokens and documents, and ``<stem>.index`` atomically, that last.
+
+    Args:
+        stem: path without a suffix.
+        tokens: pieces of the id stream, in order, already of the dataset's type.
+        ends: for each document the position just after its end-of-text id.
+        text_bytes: for each document the UTF-8 bytes of its text.
+        labels: for each document the number of its label (``<stem>.labels``), or the number that it has itself
+            (``<stem>.numbers``); None where documents have none.
+        answers: pieces of a flag for each id, whether it belongs to an answer; None where documents are no chats.
+        tags: pieces of a number for each id, of the label of the word that begins there; None where words have none.
+
+    Raises:
+        MachineError: the disk is full or cannot be written.
+    """
+    path = stem.with_name(stem.name + ".tokens")
+    with writing(path):
+        write_atomically(path, *(np.ascontiguousarray(piece).data for piece in tokens))
+        if labels is not None:
+            suffix, stored = (".numbers", "<f8") if labels.dtype == np.float64 else (".labels", "<u2")
+            write_atomically(stem.with_name(stem.name + suffix), labels.astype(stored).tobytes())
+        if answers is not None:
+            flags = np.concatenate([np.empty(0, np.bool_), *answers])
+            write_atomically(stem.with_name(stem.name + ".answers"), np.packbits(flags, bitorder="little").tobytes())
+        if tags is not None:
+            flat = np.concatenate([np.empty(0, np.uint16), *tags])
+            write_atomically(stem.with_name(stem.name + ".tags"), flat.astype("<u2").tobytes())
+        index = HEADER.pack(MAGIC, len(ends)) + ends.astype("<u8").tobytes() + text_bytes.astype("<u8").tobytes()
+        write_atomically(stem.with_name(stem.name + ".index"), index)
 
 
 class SplitWriter:
@@ -78,6 +119,7 @@ class SplitWriter:
         self._bytes: list[NDArray[np.uint64]] = []
         self._labels: list[NDArray[Any]] = []
         self._answers: list[NDArray[np.bool_]] = []
+        self._tags: list[NDArray[np.uint16]] = []
         self._tokens = 0
 
     def append(self, ids: NDArray[np.integer[Any]], *, text_bytes: int, label: int | float | None = None) -> None:
@@ -92,6 +134,12 @@ class SplitWriter:
         tokens = np.asarray(ids).astype(self._dtype)
         self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64), answers=answers)
 
+    def append_words(self, ids: NDArray[np.integer[Any]], tags: NDArray[np.uint16], *, text_bytes: int) -> None:
+        """Add one sentence; ``tags`` has a number for each id; the end-of-text id, which has none, is added here."""
+        tokens = np.concatenate([np.asarray(ids).astype(self._dtype), self._end_of_text])
+        numbers = np.append(tags, np.uint16(NO_TAG))
+        self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64), tags=numbers)
+
     def extend(
         self,
         tokens: Tokens,
@@ -100,11 +148,12 @@ class SplitWriter:
         *,
         labels: NDArray[np.uint16] | NDArray[np.float64] | None = None,
         answers: NDArray[np.bool_] | None = None,
+        tags: NDArray[np.uint16] | None = None,
     ) -> None:
         """Add documents that already end with the end-of-text id; ``ends`` are positions in ``tokens``.
 
         Either every document of a split has a label (or a number, as float64), or none has; so too for ``answers``,
-        a flag for each token of chats, which end as their template says.
+        a flag for each token of chats, which end as their template says, and for ``tags``, a number for each token.
         """
         first = 0
         while first < len(ends):
@@ -118,6 +167,8 @@ class SplitWriter:
                 self._labels.append(labels[first : last + 1])
             if answers is not None:
                 self._answers.append(answers[begin : int(ends[last])])
+            if tags is not None:
+                self._tags.append(tags[begin : int(ends[last])])
             self._tokens += int(ends[last]) - begin
             if self._tokens >= self._shard_tokens:
                 self._roll()
@@ -127,7 +178,9 @@ class SplitWriter:
         stem = self._directory / f"{self._name}-{len(self._shards):05d}"
         ends, text_bytes = np.concatenate(self._ends), np.concatenate(self._bytes)
         labels = np.concatenate(self._labels) if self._labels else None
-        write_shard(stem, self._pieces, ends, text_bytes, labels, answers=self._answers or None)
+        write_shard(
+            stem, self._pieces, ends, text_bytes, labels, answers=self._answers or None, tags=self._tags or None
+        )
         self._shards.append(ShardEntry(tokens=self._tokens, documents=len(ends)))
         self._text_bytes_total += int(text_bytes.sum())
         self._start()
@@ -159,8 +212,8 @@ def write_dataset(
     """Write ``dataset.json``; ``splits`` are the entries that ``SplitWriter.close`` gave, ``labels`` their names.
 
     Where documents have sets of labels, ``label_sets`` has the numbers of the labels in each set. ``kind`` is that of
-    documents without labels: texts, chats or preferences, or texts with numbers, whose ``scale`` stands in a file of
-    its own, which goes with a model.
+    documents without labels of their own: texts, chats or preferences, sentences whose words have the ``labels``, or
+    texts with numbers, whose ``scale`` stands in a file of its own, which goes with a model.
     """
     record = {
         "format": FORMAT,
@@ -173,7 +226,7 @@ def write_dataset(
     if label_sets:
         record |= {"kind": LABEL_SETS, "labels": list(labels), "label_sets": [list(each) for each in label_sets]}
     elif labels:
-        record |= {"kind": LABELLED, "labels": list(labels)}
+        record |= {"kind": WORDS if kind == WORDS else LABELLED, "labels": list(labels)}
     elif kind != DOCUMENTS:
         record |= {"kind": kind}
     with writing(directory):

@@ -3,7 +3,7 @@
 A dataset directory holds ``dataset.json``, ``tokenizer.json`` and, for each split, ``<split>-NNNNN.tokens`` (ids and
 nothing else), ``<split>-NNNNN.index`` (where documents end, how many bytes of text each was) and, where documents have
 labels, ``<split>-NNNNN.labels``, where they have numbers, ``<split>-NNNNN.numbers``, where they are chats,
-``<split>-NNNNN.answers``. The layout and its invariants are
+``<split>-NNNNN.answers``, where their words have labels, ``<split>-NNNNN.tags``. The layout and its invariants are
 written down in ``docs/formats/token-shards.md``.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.artifact.model_folder import TARGET_SCALE, TOKENIZER, read_target_scale
-from trainwright.artifact.shard_files import PIXEL, REMAKE, Shard, Tokens, open_shard, token_dtype
+from trainwright.artifact.shard_files import NO_TAG, PIXEL, REMAKE, Shard, Tokens, open_shard, token_dtype
 from trainwright.core.errors import DataError
 from trainwright.core.records import from_json
 from trainwright.core.spelling import counted
@@ -31,9 +31,9 @@ from trainwright.spec.parts.targets import TargetScale
 
 DATASET = "dataset.json"
 DOCUMENTS, LABELLED, CHATS, PREFERENCES = "documents", "documents-with-labels", "chats", "preferences"
-LABEL_SETS, NUMBERS, IMAGES = "documents-with-label-sets", "documents-with-numbers", "images"
+LABEL_SETS, NUMBERS, WORDS, IMAGES = "documents-with-label-sets", "documents-with-numbers", "words", "images"
 """Kinds of datasets: texts, texts of which each has a label, chats, chats of which each has two last answers; texts of
-which each has any number of labels, or a number; images.
+which each has any number of labels, or a number; sentences of words with a label each; images.
 
 An image is a document whose tokens are the values of its pixels; each has a label."""
 VALUES = 256
@@ -137,6 +137,18 @@ class TokenSplit:
                 out[begin + low - start : begin + high - start] = bits[low % 8 : low % 8 + high - low]
         return out
 
+    def tags(self, start: int, stop: int) -> NDArray[np.uint16]:
+        """For each position the number of the label that begins there: shape ``[stop - start]``, else ``NO_TAG``.
+
+        Raises:
+            IndexError: the range leaves the split.
+        """
+        out = np.full(self._checked(start, stop), NO_TAG, np.uint16)
+        for shard, begin, low, high in self._overlaps(start, stop):
+            if shard.tags is not None:
+                out[begin + low - start : begin + high - start] = shard.tags[low:high]
+        return out
+
     def _checked(self, start: int, stop: int) -> int:
         if not 0 <= start <= stop <= self.tokens:
             raise IndexError(f"positions {start}..{stop} of split {self.name!r}, which has {self.tokens} tokens")
@@ -217,9 +229,10 @@ class TokenDataset:
                     entry["shards"],
                     vocabulary=vocabulary,
                     dtype=dtype,
-                    labelled=bool(labels) or kind == LABEL_SETS,
+                    labelled=(bool(labels) and kind != WORDS) or kind == LABEL_SETS,
                     numbered=kind == NUMBERS,
                     answered=kind in ANSWERED,
+                    tagged=kind == WORDS,
                 )
                 for name, entry in record["splits"].items()
             }
@@ -251,12 +264,12 @@ def _open_split(
     labelled: bool,
     numbered: bool,
     answered: bool,
+    tagged: bool,
 ) -> TokenSplit:
     shards = []
     for number, entry in enumerate(entries):
-        shard = open_shard(
-            path / f"{name}-{number:05d}", dtype, labelled=labelled, numbered=numbered, answered=answered
-        )
+        stem = path / f"{name}-{number:05d}"
+        shard = open_shard(stem, dtype, labelled=labelled, numbered=numbered, answered=answered, tagged=tagged)
         seen = f"{counted(len(shard.tokens), 'token')}, {counted(len(shard.ends), 'document')}"
         expected = f"{counted(entry['tokens'], 'token')}, {counted(entry['documents'], 'document')}"
         if seen != expected:

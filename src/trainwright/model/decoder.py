@@ -211,7 +211,8 @@ class Decoder(Network):
         self.recompute_in(0 if recompute == "none" else spec.layers)
         self.norm = make_norm(spec)
         shares_embedding = spec.tied and not spec.classes
-        self.head = None if shares_embedding else Linear(spec.width, spec.classes or spec.vocabulary, bias=False)
+        outputs = spec.classes or spec.vocabulary
+        self.head = None if shares_embedding else Linear(spec.width, outputs, bias=spec.token_classes)
         has_bias = spec.head_bias and not spec.classes
         self.head_bias = nn.Parameter(torch.empty(spec.vocabulary)) if has_bias else None
 
@@ -222,8 +223,8 @@ class Decoder(Network):
 
     @property
     def logit_bias(self) -> Float[Tensor, " outputs"] | None:
-        """Returns the bias of the language head, where it has one."""
-        return self.head_bias
+        """Returns the bias of the language head, or of the classes of tokens, where there is one."""
+        return self.head_bias if self.head is None or self.head.bias is None else self.head.bias
 
     def matrices(self) -> dict[str, nn.Parameter]:
         """Returns the blocks' matrices by name."""

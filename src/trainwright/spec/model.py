@@ -60,7 +60,7 @@ PLANNED_FAMILIES: tuple[str, ...] = (
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 
 
-HEAD_FIELDS = ("classes", "labels", "language_head", "head_bias", "pooler")
+HEAD_FIELDS = ("classes", "labels", "language_head", "head_bias", "pooler", "token_classes")
 """Fields of ``ModelSpec`` that describe the head alone."""
 
 MOST_LAYERS = 10_000  # The deepest transformer that was trained has 1,000 (DeepNet, arXiv 2203.00555).
@@ -131,7 +131,9 @@ class ModelSpec:
     pooler: bool = False
     """A square layer over the first token, before the classes."""
     classes: int = 0
-    """Outputs of a classification head: over the first token (pooler, vision), else over every token."""
+    """Outputs of a classification head: over the first token (pooler, vision), a decoder's last one, or every token."""
+    token_classes: bool = False
+    """A decoder's classes are told of every token, by a head with a bias; an encoder's are where it has no pooler."""
     labels: tuple[str, ...] | None = None
     """What each class is called, in the head's order; None where nobody said."""
     language_head: bool | None = None
@@ -184,6 +186,11 @@ class ModelSpec:
     def moe_layers(self) -> int:
         """Blocks whose feed-forward is a mixture of experts."""
         return 0 if self.experts is None else self.blocks - self.experts.dense_layers
+
+    @property
+    def tells_tokens(self) -> bool:
+        """Returns whether its classes are told of every token."""
+        return self.token_classes or (self.kind == "encoder" and bool(self.classes) and not self.pooler)
 
     @property
     def writes_text(self) -> bool:

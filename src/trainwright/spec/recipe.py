@@ -38,8 +38,10 @@ LABEL_KINDS: Mapping[str, LabelKind] = {
     "documents-with-numbers": "number",
 }
 """What a label of each kind of dataset with labels is."""
-GIVEN = (*ANSWERED, "images")
+GIVEN = (*ANSWERED, "images", "words")
 """Kinds of datasets that sources of their own give."""
+KINDS = {"words": "words with a label each (kind: words, or kind: conll)"}
+"""What to write where the kind of source is not called as its dataset."""
 
 
 def _plain_name(name: str) -> str:
@@ -87,7 +89,7 @@ class Recipe(Section):
             raise ValueError(f"train.sequence_tokens ({self.train.sequence_tokens}) exceeds {longest}")
         needs, gives = self.task.kind.needs, self.data.records
         if (needs if needs in GIVEN else "documents") != gives:
-            wanted = f"kind: {needs}" if needs in GIVEN else "documents"
+            wanted = KINDS.get(needs, f"kind: {needs}") if needs in GIVEN else "documents"
             raise ValueError(f"data.sources give {gives}, and the task {self.task.name} needs {wanted}")
         if needs in LABEL_KINDS and not self.data.labelled:
             source = next(number for number, each in enumerate(self.data.sources) if not each.labelled)
@@ -142,8 +144,15 @@ class Recipe(Section):
         outputs, labels = self.task.outputs, self.task.labels or None
         if not outputs:
             return spec
-        pooler = spec.kind == "encoder"
-        return replace(spec, classes=outputs, labels=labels, language_head=False, pooler=pooler)
+        encodes, of_tokens = spec.kind == "encoder", self.task.kind.of_tokens
+        return replace(
+            spec,
+            classes=outputs,
+            labels=labels,
+            language_head=False,
+            pooler=encodes and not of_tokens,
+            token_classes=of_tokens and not encodes,
+        )
 
     @property
     def unmeasured(self) -> dict[str, str]:

@@ -6,7 +6,8 @@ import os
 import numpy as np
 import pytest
 
-from trainwright.artifact.shard_files import open_shard, token_dtype, write_shard
+from trainwright.artifact.shard_files import open_shard, token_dtype
+from trainwright.artifact.shard_writer import write_shard
 from trainwright.core.errors import MachineError
 
 

@@ -37,6 +37,7 @@ BUILT = frozenset(
         "bias",
         "head_bias",
         "classes",
+        "token_classes",
         "labels",
         "dropout",
         "activation",

@@ -157,7 +157,7 @@ def _config(made: Mapping[str, LowRank], spec: ModelSpec, base: str, where: str)
     all_of_them = {module for module in every if module.rpartition(".")[2] in last} == set(made)
     return {
         "peft_type": "LORA",
-        "task_type": "SEQ_CLS" if spec.classes else "CAUSAL_LM",
+        "task_type": "TOKEN_CLS" if spec.tells_tokens else "SEQ_CLS" if spec.classes else "CAUSAL_LM",
         "base_model_name_or_path": base,
         "inference_mode": True,
         "r": rank,

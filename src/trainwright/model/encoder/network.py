@@ -37,6 +37,7 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
     "norm": ("layernorm",),
     "norm_bias": (True,),
     "post_norm": (True,),
+    "token_classes": (False,),
     "head_bias": (True,),
     "norms_per_block": (2,),
     "parallel_residual": (False,),

@@ -16,6 +16,7 @@ def _keys(spec: ModelSpec) -> dict[str, Any]:
 _FORM = MixtureLike(
     family="deepseek_v2",
     architecture="DeepseekV2",
+    of_tokens=False,
     read=deepseek_v2,
     keys=_keys,
 )

@@ -21,5 +21,5 @@ def _keys(spec: ModelSpec) -> dict[str, Any]:
     return keys | ({"architectures": ["Gemma3TextForSequenceClassification"]} if spec.classes else {})
 
 
-_FORM = LlamaLike(family="gemma3_text", architecture="Gemma3", read=gemma3_text, keys=_keys)
+_FORM = LlamaLike(family="gemma3_text", architecture="Gemma3", read=gemma3_text, keys=_keys, of_tokens=False)
 from_config, to_config, to_hf, from_hf = _FORM.from_config, _FORM.to_config, _FORM.to_hf, _FORM.from_hf

@@ -19,6 +19,7 @@ EXACT = (CORRECTION,)
 _FORM = MixtureLike(
     family="glm4_moe",
     architecture="Glm4Moe",
+    of_tokens=False,
     read=glm4_moe,
     keys=_keys,
 )

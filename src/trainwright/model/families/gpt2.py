@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from trainwright.model.families.llama import head_class
 from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.gpt2 import gpt2
 from trainwright.spec.model import ModelSpec
@@ -52,7 +53,8 @@ def to_config(spec: ModelSpec) -> dict[str, Any]:
     if spec.kv_heads != spec.heads or spec.head_size * spec.heads != spec.width:
         raise ValueError("Hugging Face's gpt2 has kv_heads = heads and head_size = width / heads only")
     return {
-        "architectures": ["GPT2ForSequenceClassification" if spec.classes else "GPT2LMHeadModel"],
+        "architectures": [f"GPT2{head_class(spec)}" if spec.classes else "GPT2LMHeadModel"],
+        **({"classifier_dropout": 0.0} if spec.token_classes else {}),
         "model_type": "gpt2",
         "activation_function": "gelu_new",
         "attn_pdrop": spec.dropout.attention,
@@ -74,7 +76,10 @@ def _whole(spec: ModelSpec) -> Iterator[tuple[str, str]]:
     yield "positions", "transformer.wpe.weight"
     yield "norm.weight", "transformer.ln_f.weight"
     yield "norm.bias", "transformer.ln_f.bias"
-    if spec.classes:
+    if spec.token_classes:
+        yield "head.weight", "classifier.weight"
+        yield "head.bias", "classifier.bias"
+    elif spec.classes:
         yield "head.weight", "score.weight"
     elif not spec.tied:
         yield "head.weight", "lm_head.weight"

@@ -19,5 +19,5 @@ def _keys(spec: ModelSpec) -> dict[str, Any]:
     }
 
 
-_FORM = LlamaLike(family="granite", architecture="Granite", read=granite, keys=_keys)
+_FORM = LlamaLike(family="granite", architecture="Granite", read=granite, keys=_keys, of_tokens=False)
 from_config, to_config, to_hf, from_hf = _FORM.from_config, _FORM.to_config, _FORM.to_hf, _FORM.from_hf

@@ -10,6 +10,7 @@ EXACT = (CORRECTION,)
 _FORM = MixtureLike(
     family="kimi_k2",
     architecture="DeepseekV3",
+    of_tokens=False,
     read=kimi_k2,
     keys=keys,
 )

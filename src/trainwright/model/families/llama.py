@@ -23,6 +23,14 @@ ACTIVATIONS: Mapping[Activation, str] = {
 """Functions by our names and by those of transformers."""
 
 
+TOKEN_HEAD = "ForTokenClassification"
+
+
+def head_class(spec: ModelSpec) -> str:
+    """Returns what the name of transformers' class of a decoder with this head ends with."""
+    return TOKEN_HEAD if spec.token_classes else "ForSequenceClassification" if spec.classes else "ForCausalLM"
+
+
 def nothing(spec: ModelSpec) -> dict[str, Any]:
     """Returns no keys of a configuration."""
     del spec
@@ -39,6 +47,7 @@ class LlamaLike:
         read: a configuration's shape, as the planner reads it too.
         refused: keys of which one value alone is computed here, with that value.
         keys: what a shape's configuration says beside Llama's own keys, or otherwise.
+        of_tokens: whether transformers has a network of the family that tells classes of tokens.
     """
 
     family: str
@@ -46,6 +55,7 @@ class LlamaLike:
     read: Callable[[ConfigReader], ModelSpec]
     refused: tuple[tuple[str, Any], ...] = ()
     keys: Callable[[ModelSpec], dict[str, Any]] = nothing
+    of_tokens: bool = True
 
     def from_config(self, config: Mapping[str, Any], *, where: str) -> ModelSpec:
         """Returns the shape that a Hugging Face configuration describes.
@@ -59,12 +69,17 @@ class LlamaLike:
         return self.read(read)
 
     def to_config(self, spec: ModelSpec) -> dict[str, Any]:
-        """Returns the Hugging Face configuration of a shape, readable by transformers 4 and 5."""
+        """Returns the Hugging Face configuration of a shape, readable by transformers 4 and 5.
+
+        Raises:
+            ValueError: the family has no classes of tokens there.
+        """
+        if spec.token_classes and not self.of_tokens:
+            raise ValueError(f"Hugging Face's {self.family} has no {TOKEN_HEAD}")
         # No Llama of transformers has these two: it keeps them under GPT-2's names, and does not apply them.
         rates = {"embd_pdrop": spec.dropout.embedding, "resid_pdrop": spec.dropout.residual}
-        head = "ForSequenceClassification" if spec.classes else "ForCausalLM"
         common = {
-            "architectures": [f"{self.architecture}{head}"],
+            "architectures": [f"{self.architecture}{head_class(spec)}"],
             "model_type": self.family,
             "attention_dropout": spec.dropout.attention,
             "head_dim": spec.head_size,
@@ -80,7 +95,8 @@ class LlamaLike:
             "vocab_size": spec.vocabulary,
         }
         dropped = {name: rate for name, rate in rates.items() if rate}
-        return dropped | common | rope_keys(spec) | self.keys(spec)
+        told = {"classifier_dropout": 0.0} if spec.token_classes else {}
+        return dropped | common | told | rope_keys(spec) | self.keys(spec)
 
     def to_hf(self, weights: Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
         """Our weights under Hugging Face names; shapes are the same."""
@@ -105,6 +121,8 @@ def names(spec: ModelSpec) -> Iterator[tuple[str, str]]:
     yield "norm.weight", "model.norm.weight"
     if spec.classes:
         yield "head.weight", "score.weight"
+        if spec.token_classes:
+            yield "head.bias", "score.bias"
     elif not spec.tied:
         yield "head.weight", "lm_head.weight"
 

@@ -209,7 +209,7 @@ def _parts(network: Decoder, ranks: Ranks) -> dict[str, Part]:
             parts[name] = 1, by_inputs[layer], False
         elif name in ("embedding", "head_bias") or (name == "head.weight" and not spec.classes):
             parts[name] = 0, entries, False
-        elif layer in ("query_norm", "key_norm") or (name != "head.weight" and ranks.by_tokens):
+        elif layer in ("query_norm", "key_norm") or (module != "head" and ranks.by_tokens):
             # Of norms, of what is added once and of positions each rank sees its own tokens, of norms of heads its own.
             parts[name] = 0, (range(parameter.shape[0]),) * ranks.size, True
     return parts

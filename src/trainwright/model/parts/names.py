@@ -181,6 +181,8 @@ def config_of(spec: ModelSpec, config: dict[str, Any], read: Callable[[ConfigRea
     Raises:
         ValueError: the family has no such shape; names the field.
     """
+    if spec.token_classes:
+        raise ValueError(f"classes of tokens are not known here of {config['model_type']}: take llama, gpt2 or bert")
     head = "ForSequenceClassification" if spec.classes else "ForCausalLM"
     config |= {
         "architectures": [config["architectures"][0] + head],

@@ -69,6 +69,7 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
     "rope_scaling": (None,),
     "rotary_share": (1.0,),
     "window_rope_theta": (None,),
+    "token_classes": (False,),
     "head_bias": (False,),
     "language_head": (None, False),
     "qk_norm": (False,),

@@ -156,8 +156,8 @@ def _heads(model: ModelSpec) -> Iterator[Matrix]:
     if model.pooler:
         yield Matrix("pooler", width, width, "head", bias=True, per_sequence=True)
     if model.classes:
-        # A decoder's classes read its last token and have no bias, as Hugging Face's have.
-        decoder = model.kind == "decoder"
+        # A decoder's classes read its last token and have no bias, as Hugging Face's have; those of tokens have one.
+        decoder = model.kind == "decoder" and not model.token_classes
         whole = model.pooler or model.kind == "vision" or decoder
         yield Matrix("classes", model.classes, width, "head", bias=not decoder, per_sequence=whole)
 

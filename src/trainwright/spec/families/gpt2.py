@@ -26,7 +26,7 @@ FAMILY = Family(
 
 def gpt2(read: ConfigReader) -> ModelSpec:
     """Returns the shape under GPT-2's own keys."""
-    head = decoder_head(read)
+    head = decoder_head(read, tokens=True)
     read.refuse("add_cross_attention", False)
     width, heads = read.integer("n_embd"), read.integer("n_head")
     return ModelSpec(

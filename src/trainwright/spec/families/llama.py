@@ -22,27 +22,34 @@ FAMILY = Family(
     huggingface="trainwright.model.families.llama",
 )
 
-_OTHER_HEADS = ("ForTokenClassification", "ForQuestionAnswering")
+_OTHER_HEADS = ("ForQuestionAnswering",)
+_OF_TOKENS = "ForTokenClassification"
 
 
-def decoder_head(read: ConfigReader) -> dict[str, Any]:
+def decoder_head(read: ConfigReader, *, tokens: bool = False) -> dict[str, Any]:
     """Returns what a decoder's head adds to its shape: nothing where it is over the vocabulary, else its classes.
 
+    Args:
+        read: the configuration.
+        tokens: whether classes of tokens are known of this family.
+
     Raises:
-        RecipeError: the head is of neither kind.
+        RecipeError: the head is of no kind that is known.
     """
     names = read.names("architectures") or ()
     for name in names:
-        if name.endswith(_OTHER_HEADS):
+        if name.endswith(_OTHER_HEADS if tokens else (*_OTHER_HEADS, _OF_TOKENS)):
             raise read.unsupported("architectures", name, "...ForCausalLM or ...ForSequenceClassification")
-    if any(name.endswith("ForSequenceClassification") for name in names):
-        return {"classes": read.labels(), "labels": read.label_names(), "language_head": False}
+    of_tokens = any(name.endswith(_OF_TOKENS) for name in names)
+    if of_tokens or any(name.endswith("ForSequenceClassification") for name in names):
+        classes = {"classes": read.labels(), "labels": read.label_names(), "language_head": False}
+        return classes | ({"token_classes": True} if of_tokens else {})
     return {}
 
 
 def llama_like(read: ConfigReader, family: str, **different: Any) -> ModelSpec:
     """Returns the shape under Llama's keys, with what is ``different``."""
-    head = decoder_head(read)
+    head = decoder_head(read, tokens=True)
     width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
     settings: dict[str, Any] = {
         "kv_heads": read.integer("num_key_value_heads", heads),

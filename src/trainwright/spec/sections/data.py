@@ -11,7 +11,7 @@ from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.sections.base import NamedSection, Section, Workers
-from trainwright.spec.sections.corpus.labels import LabelKind
+from trainwright.spec.sections.corpus.labels import LabelForm
 from trainwright.spec.sections.corpus.sources import SOURCE, SOURCE_KEYS, Records, SourceSection
 
 FILTERS: Mapping[str, str] = {
@@ -159,9 +159,9 @@ class DataSection(Section):
         return all(source.labelled for source in self.sources)
 
     @property
-    def label_kind(self) -> LabelKind:
+    def label_kind(self) -> LabelForm:
         """Returns what a label is, in all sources."""
-        kind: LabelKind = getattr(self.sources[0], "label_kind", "name")
+        kind: LabelForm = getattr(self.sources[0], "label_kind", "name")
         return kind
 
     @property

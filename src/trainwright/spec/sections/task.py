@@ -22,10 +22,11 @@ class TaskKind:
     Attributes:
         make: ``package.module:function`` of recipe and dataset that gives the ``Task`` (``model/tasks/task.py``).
         needs: the kind of its dataset: documents, documents of which each has a label, a set of labels or a
-            number, chats, preferences, or images.
+            number, sentences of words with a label each, chats, preferences, or images.
         reads: windows of the stream of tokens, or whole documents or images, each in a sequence of its own.
         makes: what the head's outputs are: tokens of a text, what stood at its gaps, the classes that
             ``task.labels`` name, or one number.
+        of_tokens: its classes are told of tokens, not of a whole document.
         networks: the kinds of networks that can learn it.
         divides: its sequences may lie on several ranks (``cp``): the ``Task`` is one that ``DividesSequences``.
         pipelines: its network may lie on several ranks in stages (``pp``).
@@ -43,12 +44,14 @@ class TaskKind:
         "documents-with-labels",
         "documents-with-label-sets",
         "documents-with-numbers",
+        "words",
         "chats",
         "preferences",
         "images",
     ] = "documents"
     reads: Literal["windows", "documents"] = "windows"
     makes: Literal["text", "gaps", "classes", "number"] = "text"
+    of_tokens: bool = False
     networks: tuple[ModelKind, ...] = ("decoder", "encoder")
     divides: bool = False
     pipelines: bool = True
@@ -98,6 +101,16 @@ TASKS: Mapping[str, TaskKind] = {
         loss_unit="scaled error",
         problem_type="regression",
     ),
+    "classify-tokens": TaskKind(
+        make="trainwright.model.tasks.words.classify_tokens:classify_tokens",
+        needs="words",
+        reads="documents",
+        makes="classes",
+        of_tokens=True,
+        divides=True,
+        smooths=True,
+        measured=True,
+    ),
     "chat": TaskKind(
         make="trainwright.model.tasks.chat:chat",
         needs="chats",
@@ -138,8 +151,8 @@ class TaskSection(Section):
 
     name: Annotated[str, TASK] = Field(
         "next-token",
-        description="predict the next token, fill gaps, classify documents (by one label or many) or images, tell a "
-        "number of a document, answer in chats, prefer answers, learn from a teacher's logits",
+        description="predict the next token, fill gaps, classify documents (by one label or many), words or images, "
+        "tell a number of a document, answer in chats, prefer answers, learn from a teacher's logits",
     )
     labels: tuple[str, ...] = Field((), description="the classes in the head's order, for a task that has classes")
 
@@ -180,7 +193,8 @@ class TaskSection(Section):
         makes = self.kind.makes
         if makes != "classes" and self.labels:
             raise ValueError(
-                "labels go with a task that has classes; name: classify, classify-many or classify-images has them"
+                "labels go with a task that has classes; name: classify, classify-many, classify-tokens or "
+                "classify-images has them"
             )
         if makes == "classes" and len(self.labels) < 2:
             raise ValueError(f"labels must name at least 2 classes for name: {self.name}, seen {len(self.labels)}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.spec.sections.corpus.labels import LabelKind
+from trainwright.spec.sections.corpus.labels import LabelForm
 from trainwright.spec.sections.data import DataSection, SplitSection
 from trainwright.stages.data.funnel import EXAMPLES, Funnel
 from trainwright.stages.data.parts import TERMINATOR, Document, publish, publish_json, read_json, read_section
@@ -126,10 +127,13 @@ def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
     return facts
 
 
-def _names(document: Document, kind: LabelKind) -> Sequence[str]:
-    """Returns the labels of a document: none, one, or those of its set; a number is no label to count."""
+def _names(document: Document, kind: LabelForm) -> Sequence[str]:
+    """Returns the labels of a document: none, one, those of its set or of its words; a number is no label to count."""
     if document.label is None or kind == "number":
         return ()
+    if kind == "words":
+        labels: list[str] = json.loads(document.label)
+        return labels
     return names_in([document.label]) if kind == "names" else (document.label,)
 
 

@@ -159,7 +159,8 @@ class Preparation:
     def tell_missing(self, classes: Mapping[str, Mapping[str, int]]) -> None:
         """Names each class that a split with a share has no document of; ``classes`` are counts by split and class."""
         shares = self.section.split
-        for line in missing(classes, [split for split in SPLITS if getattr(shares, split) > 0]):
+        unit = "word" if self.section.records == "words" else "document"
+        for line in missing(classes, [split for split in SPLITS if getattr(shares, split) > 0], unit):
             self.events.message(line)
 
 

@@ -30,6 +30,8 @@ from trainwright.core.fingerprint import file_digest
 from trainwright.core.paths import local_path
 from trainwright.core.records import to_json
 from trainwright.core.registry import load
+from trainwright.model.chats.template import ChatTemplate
+from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.arrange import SPLITS, ArrangeJob, arrange_bucket, documents_path
 from trainwright.stages.data.chats.cleaning import cleaner_of
 from trainwright.stages.data.chats.phase import ENCODER, chat_jobs, encode_all, said_in, template_of
@@ -46,6 +48,9 @@ from trainwright.stages.data.tokens.encode import EncodeJob, assemble, encode_bu
 from trainwright.stages.data.tokens.encoders import EncoderChoice, EncoderName, choose_encoder
 from trainwright.stages.data.tokens.sample import first_texts, training_sample
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts, TrainedTokenizer, tokenizer_facts, train_tokenizer
+from trainwright.stages.data.words.encode import ENCODER as WORDS_ENCODER
+from trainwright.stages.data.words.encode import WordsJob, encode_sentences
+from trainwright.stages.data.words.records import texts_in
 from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
 
 IMAGES = "trainwright.stages.data.images.stage:run"
@@ -74,6 +79,11 @@ class _Arranged:
     splits: dict[str, dict[str, int]]
     classes: dict[str, dict[str, int]]
 
+    def tags(self, section: DataSection) -> tuple[str, ...]:
+        """Returns the names of the labels of words, in the order of their numbers; none where words have no labels."""
+        names = {name for each in self.classes.values() for name in each} if section.records == "words" else ()
+        return tuple(sorted(names))
+
 
 @dataclass(slots=True)
 class _Texts(Preparation):
@@ -96,18 +106,8 @@ class _Texts(Preparation):
         counts = {split: tally["documents"] for split, tally in arranged.splits.items()}
         splits = self.check_splits(arranged.funnels, counts, corpus.skipped)
         trained, facts = self.timed("tokenizer", partial(self._tokenizer, bits, tokenizer_sha256))
-        if template is None:
-            choice = self.timed("check", partial(self._encoder, bits))
-            encode = partial(self._encode, bits, splits, facts, encoder=choice.encoder, workers=workers)
-            lossy = self.timed("encode", partial(encode, all_bytes=total(arranged.funnels).kept.bytes))
-        else:
-            choice, lossy = ENCODER, None
-            jobs = chat_jobs(
-                self.section, template, self.out / TOKENIZER, facts, splits=splits, parts=self.parts, buckets=1 << bits
-            )
-            self.timed("encode", partial(encode_all, jobs, arranged.funnels, self.events, workers=workers))
-            template.write(self.out)
-        entries = self.timed("assemble", partial(self._assemble, bits, splits, facts))
+        choice, lossy = self._ids(bits, splits, facts, arranged, template=template, workers=workers)
+        entries = self.timed("assemble", partial(self._assemble, bits, splits, facts, arranged.tags(self.section)))
         report = build_report(
             self.section, arranged.funnels, entries, facts, trained, lossy=lossy, classes=arranged.classes
         )
@@ -223,12 +223,44 @@ class _Texts(Preparation):
     def _train_tokenizer(self, bits: int, target: Path) -> dict[str, Any]:
         documents: Iterable[Path] = self._documents(bits, "train")
         if self.section.records != "documents":
-            documents = said_in(documents, self.parts)
+            documents = (texts_in if self.section.records == "words" else said_in)(documents, self.parts)
         sample = training_sample(documents, self.section.tokenizer.sample_bytes, self.parts)
         trained = train_tokenizer(self.section.tokenizer, sample, target)
         if trained.trainer != "gigatoken":
             self.events.message(f"the tokenizer was trained with tokenizers: {trained.reason}")
         return {"vocabulary": trained.vocabulary, "engine": trained.trainer, "reason": trained.reason}
+
+    def _ids(
+        self,
+        bits: int,
+        splits: Sequence[str],
+        facts: TokenizerFacts,
+        arranged: _Arranged,
+        *,
+        template: ChatTemplate | None,
+        workers: int,
+    ) -> tuple[EncoderChoice, int | None]:
+        """Turns texts, chats or sentences into ids; returns by what, and how many texts do not come back from them."""
+        tokenizer, records = self.out / TOKENIZER, self.section.records
+        if template is None and records != "words":
+            choice: EncoderChoice = self.timed("check", partial(self._encoder, bits))
+            encode = partial(self._encode, bits, splits, facts, encoder=choice.encoder, workers=workers)
+            lossy: int = self.timed("encode", partial(encode, all_bytes=total(arranged.funnels).kept.bytes))
+            return choice, lossy
+        work: partial[None]
+        if template is not None:
+            chats = chat_jobs(
+                self.section, template, tokenizer, facts, splits=splits, parts=self.parts, buckets=1 << bits
+            )
+            work = partial(encode_all, chats, arranged.funnels, self.events, workers=workers)
+        else:
+            how: dict[str, Any] = {"tokenizer": tokenizer, "facts": facts, "labels": arranged.tags(self.section)}
+            jobs = [WordsJob(bucket=n, splits=tuple(splits), directory=self.parts, **how) for n in range(1 << bits)]
+            work = partial(encode_sentences, jobs, arranged.funnels, self.events, workers=workers)
+        self.timed("encode", work)
+        if template is not None:
+            template.write(self.out)
+        return (ENCODER if template is not None else WORDS_ENCODER), None
 
     def _encoder(self, bits: int) -> EncoderChoice:
         choice = run_apart(partial(choose_encoder, self.out / TOKENIZER), first_texts(self._documents(bits, "train")))
@@ -270,7 +302,9 @@ class _Texts(Preparation):
             self.events.message(f"documents that do not come back byte for byte from this tokenizer's ids: {lossy:,}")
         return lossy
 
-    def _assemble(self, bits: int, splits: Sequence[str], facts: TokenizerFacts) -> dict[str, SplitEntry]:
+    def _assemble(
+        self, bits: int, splits: Sequence[str], facts: TokenizerFacts, tags: Sequence[str]
+    ) -> dict[str, SplitEntry]:
         return assemble(
             self.out,
             self.parts,
@@ -279,6 +313,7 @@ class _Texts(Preparation):
             end_of_text=self.section.tokenizer.end_of_text,
             facts=facts,
             shard_tokens=SHARD_TOKENS,
-            labelled=self.section.label_kind if self.section.labelled else None,
+            labelled=self.section.label_kind if self.section.labelled and not tags else None,
+            tags=tags,
             kind=self.section.records,
         )

@@ -89,18 +89,19 @@ def classes_of_splits(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict
     return {split: {name: each.get(name, 0) for name in names} for split, each in counts.items()}
 
 
-def missing(classes: Mapping[str, Mapping[str, int]], wanted: Sequence[str]) -> Iterator[str]:
+def missing(classes: Mapping[str, Mapping[str, int]], wanted: Sequence[str], unit: str = "document") -> Iterator[str]:
     """Yields a line for each class that one of the wanted splits lacks.
 
     Args:
         classes: as ``classes_of_splits`` returns them.
         wanted: the splits that have a share.
+        unit: what is counted of each class.
     """
     for name in classes[wanted[0]]:
         without = [split for split in wanted if not classes[split][name]]
         if without:
             documents = sum(each[name] for each in classes.values())
             yield (
-                f"the class {name!r} is too small for every split: {counted(documents, 'document')}, "
+                f"the class {name!r} is too small for every split: {counted(documents, unit)}, "
                 f"none in {' or '.join(without)}"
             )

@@ -84,6 +84,18 @@ inputs = tokenizer("Once", return_tensors="pt", return_token_type_ids=False)
 scaled = model(**inputs).logits.item()  # in standard deviations of the numbers that it was trained on
 print(scaled * model.config.target_std + model.config.target_mean)
 ```"""
+_CLASSIFY_TOKENS = """\
+```python
+from transformers import AutoModelForTokenClassification, AutoTokenizer
+
+model = AutoModelForTokenClassification.from_pretrained("path/to/this/directory")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")
+text = " ".join(["Once", "upon"])  # words, with a space between them
+inputs = tokenizer(text, return_offsets_mapping=True, return_tensors="pt", return_token_type_ids=False)
+offsets = inputs.pop("offset_mapping")[0]
+for (start, stop), number in zip(offsets.tolist(), model(**inputs).logits[0].argmax(dim=-1).tolist()):
+    print(repr(text[start:stop]), model.config.id2label[number])  # of a word its first token counts
+```"""
 _CLASSIFY_IMAGES = """\
 ```python
 from PIL import Image
@@ -118,6 +130,9 @@ checked for bias."""
 _CLASSIFY_MANY_LIMITS = """\
 The model says yes or no to each of its labels for any text, however unlike the texts it was trained on; its answers
 were not checked for bias."""
+_CLASSIFY_TOKENS_LIMITS = """\
+The model answers with one of its labels for each word of any text, however unlike the texts it was trained on; its
+answers were not checked for bias."""
 _REGRESS_LIMITS = """\
 The model tells a number for any text, however unlike the texts it was trained on, and does not say how sure it is; its
 answers were not checked for bias."""
@@ -141,7 +156,7 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
         dtype: of the stored weights.
     """
     split, said, kind = recipe.data.split, _words(recipe, spec), recipe.task.kind
-    unit = "image" if spec.sees_images else "document" if spec.classes else "token"
+    unit = "image" if spec.sees_images else "word" if spec.tells_tokens else "document" if spec.classes else "token"
     loss = f"{kind.loss_unit} per {'label' if kind.problem_type == MANY else unit}"
     equal = "were kept once" if recipe.data.dedup == "exact" else "were all kept"
     shares = f"{split.train:g} to train on, {split.validation:g} to validate on, {split.test:g} to test on"
@@ -197,6 +212,14 @@ def _words(recipe: Recipe, spec: ModelSpec) -> dict[str, str]:
             "kind": f"{network} that tells a number of a document",
             "use": _REGRESS,
             "limits": _REGRESS_LIMITS,
+        }
+    if spec.tells_tokens:
+        network = "A decoder-only network" if spec.kind == "decoder" else "An encoder"
+        return {
+            "pipeline": "token-classification",
+            "kind": f"{network} that tells the label of each word ({labels})",
+            "use": _CLASSIFY_TOKENS,
+            "limits": _CLASSIFY_TOKENS_LIMITS,
         }
     many = recipe.task.kind.problem_type == MANY
     writes, network = spec.writes_text, "A decoder-only" if spec.kind == "decoder" else "An encoder as a"

@@ -203,6 +203,10 @@ def _ends(model: ModelSpec) -> Iterator[tuple[str, str]]:
         yield "segments", f"{model.segments}"
     if model.classes:
         names = "" if model.labels is None else f" ({', '.join(model.labels)})"
-        yield "classes", f"{model.classes:,}{names}{', behind a pooler' if model.pooler else ''}"
+        where = ", behind a pooler" if model.pooler else ", of every token" if model.tells_tokens else ""
+        yield (
+            "classes",
+            f"{model.classes:,}{names}{where}",
+        )
     elif model.pooler:
         yield "pooler", "over the first token"

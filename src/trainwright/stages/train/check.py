@@ -12,6 +12,7 @@ from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.core.registry import is_reference, load
 from trainwright.core.spelling import did_you_mean
+from trainwright.model.tasks.words.entities import scheme_of
 from trainwright.planner.counts.adapters import placed
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.layout import LayoutSection
@@ -25,11 +26,14 @@ METRICS = {
     "chat": ("loss", "perplexity"),
     "classify": ("loss", "accuracy", "macro_f1"),
     "classify-many": ("loss", "subset_accuracy", "micro_f1", "macro_f1", "roc_area", "pr_area"),
+    "classify-tokens": ("loss", "accuracy", "macro_f1", "entity_precision", "entity_recall", "entity_f1"),
     "regress": ("loss", "mse", "mae", "r2"),
     "classify-images": ("loss", "accuracy", "macro_f1", "calibration_error"),
     "preference": ("loss", "rewards/accuracies", "rewards/margins", "rewards/chosen", "rewards/rejected", "kl"),
 }
 """What our tasks measure on the validation split."""
+ENTITY_METRICS = ("entity_precision", "entity_recall", "entity_f1")
+"""What is measured where labels of words name entities."""
 NF4_PACKAGE = "bitsandbytes"
 PLACE = "trainwright.runtime.elsewhere:place_problem"
 MAKE = Extension("task", {}, Called(arguments=("recipe", "dataset")))
@@ -64,7 +68,8 @@ def _metrics(recipe: Recipe) -> tuple[str, ...]:
     """Returns what the task measures on the validation split; nothing where it is a plug-in's, which nobody knows."""
     known = METRICS.get(recipe.task.name, ())
     apart = () if getattr(recipe.task, "loss", None) == "dpo" else ("kl",)  # from a reference
-    return tuple(name for name in known if name not in apart)
+    told = apart if scheme_of(recipe.task.labels) else (*apart, *ENTITY_METRICS)
+    return tuple(name for name in known if name not in told)
 
 
 def _measured(recipe: Recipe) -> Iterator[RecipeError]:

@@ -31,6 +31,7 @@ REFUSED = {
     "norm_bias": False,
     "post_norm": False,
     "head_bias": False,
+    "token_classes": True,
     "norms_per_block": 4,
     "parallel_residual": True,
     "embedding_norm": False,

@@ -49,7 +49,7 @@ def test_every_planned_family_has_a_reader():
         (LLAMA | {"hidden_act": "sin"}, r"needs hidden_act='sin', which is not supported \(expected silu, "),
         (LLAMA | {"rope_theta": -1}, r"rope_theta \(seen -1, expected a positive number\)"),
         (LLAMA | {"rope_parameters": 7}, r"rope_parameters \(seen 7, expected an object\)"),
-        (LLAMA | {"architectures": ["LlamaForTokenClassification"]}, "architectures='LlamaForTokenClassif"),
+        (LLAMA | {"architectures": ["LlamaForQuestionAnswering"]}, "architectures='LlamaForQuestionAns"),
     ],
 )
 def test_what_is_malformed_is_named(config, message):

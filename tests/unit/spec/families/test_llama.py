@@ -38,6 +38,6 @@ def test_a_classifier_of_sequences_has_its_classes_and_no_logits():
     assert (spec.classes, spec.makes_logits) == (3, False)
 
 
-def test_a_classifier_of_tokens_is_refused():
-    with pytest.raises(RecipeError, match=r"architectures='LlamaForTokenClassification'.*\.\.\.ForCausalLM"):
-        read(architectures=["LlamaForTokenClassification"])
+def test_a_head_for_questions_is_refused():
+    with pytest.raises(RecipeError, match=r"architectures='LlamaForQuestionAnswering'.*\.\.\.ForCausalLM"):
+        read(architectures=["LlamaForQuestionAnswering"])

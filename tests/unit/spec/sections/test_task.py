@@ -31,7 +31,7 @@ LABELLED = {"kind": "jsonl", "paths": ["x.jsonl"], "label_key": "label"}
         ({"name": "classify", "labels": ["a", ""]}, "none may be empty"),
         (
             {"name": "clasify", "labels": ["a", "b"]},
-            "'classify', 'classify-many', 'regress', 'chat', 'classify-images', 'preference', 'distill' or 'package",
+            "'classify', 'classify-many', 'regress', 'classify-tokens', 'chat', 'classify-images', 'preference'",
         ),
     ],
 )

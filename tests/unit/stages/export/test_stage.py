@@ -13,6 +13,7 @@ from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.model.bundle import load_bundle
 from trainwright.model.generation.generate import complete
 from trainwright.model.tasks.documents.regress import Regress
+from trainwright.model.tasks.words.classify_tokens import ClassifyTokens
 from trainwright.spec.families.family import huggingface_form
 from trainwright.spec.generation import Sampling
 from trainwright.spec.parts.targets import TargetScale
@@ -87,6 +88,45 @@ def test_a_number_has_the_loss_and_the_gradients_of_transformers(tiny, make_trai
     back, _ = load_bundle(directory)
     with torch.no_grad():
         assert torch.equal(back(tokens), model(tokens))
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bert", "roberta"])
+def test_labels_of_words_have_the_loss_and_the_logits_of_transformers(tiny, make_trained, recipe, tmp_path, family):
+    names, encodes = ("O", "B-x", "I-x"), family in ("bert", "roberta")
+    head = {"classes": 3, "labels": names, "language_head": False}
+    model = tiny.encoder(family, **head) if encodes else tiny.decoder(family, **head, token_classes=True)
+    with torch.no_grad():
+        model.logit_bias.copy_(torch.tensor([0.5, -0.25, 0.125]))
+    told = recipe.model_copy(update={"task": TaskSection(name="classify-tokens", labels=names)})
+    export(told, make_trained(model), tmp_path / "out")
+    directory = tmp_path / "out" / "huggingface"
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(directory)
+    assert theirs.config.id2label == dict(enumerate(names))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    inputs = tokenizer("def add(x)", return_tensors="pt", return_token_type_ids=False)
+    tokens = inputs["input_ids"]
+    targets = torch.full_like(tokens, -100)
+    targets[0, 1:-1:2] = torch.arange(len(targets[0, 1:-1:2])) % 3
+    made = theirs.train()(**inputs, labels=targets)  # nothing is dropped, in training neither
+    form = {"sequence_tokens": 9, "padding": 0, "frame": (0, 0) if encodes else None}
+    task = ClassifyTokens(labels=names, class_of_label=(0, 1, 2), **form)
+    batch = {"tokens": tokens, "last": torch.tensor([tokens.shape[1] - 1]), "targets": targets}
+    here = task.inputs(model, batch)
+    hidden = task.hidden(model, here)
+    loss, weight = task.loss(model, hidden, here)
+    torch.testing.assert_close(made.logits, model.logits(hidden), atol=1e-4, rtol=0)
+    torch.testing.assert_close(made.loss, loss / weight, atol=1e-5, rtol=1e-5)
+    card = (directory / "README.md").read_text()
+    assert "AutoModelForTokenClassification" in card and "token-classification" in card
+    back, _ = load_bundle(directory)
+    with torch.no_grad():
+        assert torch.equal(back.logits(back(tokens)), model.logits(model(tokens)))
+
+
+def test_a_family_without_labels_of_words_there_is_refused(tiny, make_trained, recipe, tmp_path):
+    model = tiny.decoder("granite", classes=2, language_head=False, token_classes=True)
+    with pytest.raises(TrainwrightError, match="Hugging Face's granite has no ForTokenClassification"):
+        export(recipe, make_trained(model), tmp_path / "out")
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])

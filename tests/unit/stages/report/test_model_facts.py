@@ -63,6 +63,7 @@ CHANGES = {
     "segments": (LLAMA, 2),
     "pooler": (LLAMA, True),
     "classes": (LLAMA, 3),
+    "token_classes": (replace(LLAMA, classes=3), True),
     "labels": (replace(LLAMA, classes=2), ("ham", "spam")),
     "language_head": (LLAMA, False),
     "dropout": (LLAMA, Dropout(attention=0.1)),

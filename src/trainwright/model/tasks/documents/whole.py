@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainwright.artifact.shards import LABEL_SETS, LABELLED, NUMBERS, TokenDataset, TokenSplit
+from trainwright.artifact.shards import LABEL_SETS, LABELLED, NUMBERS, WORDS, TokenDataset, TokenSplit
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.model.conventions import read_tokenizer
 from trainwright.model.losses import Loss
@@ -30,7 +30,7 @@ from trainwright.spec.recipe import Recipe
 
 FRAME_TOKENS = 2
 """Around a document that an encoder reads: one before it, one behind it."""
-TOLD = {LABELLED: "labels", LABEL_SETS: "lists of labels", NUMBERS: "numbers"}
+TOLD = {LABELLED: "labels", LABEL_SETS: "lists of labels", NUMBERS: "numbers", WORDS: "labels of words"}
 """What documents of a kind of dataset have."""
 Answers = Mapping[str, NDArray[Any]]
 """What is to be answered of documents, by its name in a batch; the first dim of each is the documents."""
@@ -145,6 +145,11 @@ class DocumentTask(ABC):
     def loss(self, network: Network, hidden: Float[Tensor, "batch width"], inputs: Batch) -> Loss:
         """Returns the summed loss of the answers and its weight."""
 
+    def units(self, split: TokenSplit, documents: int) -> int:
+        """Returns how many answers a split's first documents have."""
+        del split
+        return documents * self.answers_each
+
     def cut(self, split: TokenSplit, documents: int) -> int:
         """Returns how many of a split's first documents are longer than a sequence, without their end-of-text token."""
         sizes = np.diff(split.document_ends[:documents].astype(np.int64), prepend=0) - 1
@@ -209,15 +214,16 @@ class DocumentTask(ABC):
                 "the {name} split has no document to measure", fix="give it more documents", name=split.name
             )
         source = self.batches(split, batch_sequences=options.batch_sequences, seed=0)
-        training = network.training
+        training, answered, answers = network.training, 0, self.units(split, total)
         network.eval()
         try:
             for start in range(0, total, options.batch_sequences):
                 stop = min(start + options.batch_sequences, total)
                 batch = source.documents(np.arange(start, stop))
                 yield batch, *self._answered(network, batch)
+                answered += int(self.weight(batch))
                 if options.progress is not None:
-                    options.progress(stop * self.answers_each, total * self.answers_each)
+                    options.progress(answered, answers)
         finally:
             network.train(training)
 

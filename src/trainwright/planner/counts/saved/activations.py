@@ -264,6 +264,8 @@ def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     size, vocabulary, tokens = batch.element_bytes, -(-model.vocabulary // batch.tp), batch.tokens
     if model.sees_images:
         vocabulary, tokens = model.classes, batch.sequences
+    elif model.tells_tokens:
+        vocabulary = model.classes
     rows = loss_rows(batch.kernels.loss_chunk_tokens, tokens=tokens, vocabulary=vocabulary)
     wide = padded_rows(vocabulary, batch.kernels.pad_vocabulary)
     head = wide * model.width

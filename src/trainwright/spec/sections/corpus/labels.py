@@ -10,6 +10,8 @@ from trainwright.spec.sections.base import Section
 
 LabelKind = Literal["name", "names", "number"]
 """What a label is: the name of a class, names of any number of labels, or a number."""
+LabelForm = Literal["name", "names", "number", "words"]
+"""The same, or a label of each word."""
 
 
 class LabelKeys(Section):

@@ -23,6 +23,8 @@ SOURCES: Mapping[str, str] = {
     "parquet": "trainwright.stages.data.sources.parquet:Parquet",
     "chats": "trainwright.stages.data.sources.chats:Chats",
     "preferences": "trainwright.stages.data.sources.chats:Preferences",
+    "words": "trainwright.stages.data.sources.words:Words",
+    "conll": "trainwright.stages.data.sources.words:Conll",
     "images": "trainwright.stages.data.sources.images:Images",
     "sklearn-digits": "trainwright.stages.data.sources.digits:SklearnDigits",
     "python-docstrings": "trainwright.stages.data.sources.docstrings:PythonDocstrings",
@@ -30,8 +32,9 @@ SOURCES: Mapping[str, str] = {
 SOURCE = Extension("source", SOURCES, Called(arguments=("section",), methods=("read",)))
 
 
-Records = Literal["documents", "chats", "preferences", "images"]
-"""What sources give: texts, chats, chats of which each has two last answers, or images with their classes."""
+Records = Literal["documents", "chats", "preferences", "words", "images"]
+"""What sources give: texts, chats, chats of which each has two last answers, sentences of words with a
+label each, or images with their classes."""
 
 
 class SourceSection(Section):
@@ -213,7 +216,7 @@ class DocstringsSource(SourceSection):
     records: ClassVar[Records] = "preferences"
 
 
-SOURCE_KEYS: Mapping[str, type[SourceSection]] = {
+SOURCE_KEYS: Mapping[str, type[SourceSection] | str] = {
     "python-stdlib": PythonSource,
     "python-stdlib-chats": PythonChatsSource,
     "python-stdlib-packages": PythonPackagesSource,
@@ -224,6 +227,8 @@ SOURCE_KEYS: Mapping[str, type[SourceSection]] = {
     "parquet": ParquetSource,
     "chats": ChatsSource,
     "preferences": PreferencesSource,
+    "words": "trainwright.spec.sections.corpus.words:WordsSource",
+    "conll": "trainwright.spec.sections.corpus.words:ConllSource",
     "images": ImagesSource,
     "sklearn-digits": DigitsSource,
     "python-docstrings": DocstringsSource,

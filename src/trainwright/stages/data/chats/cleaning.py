@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.chats.records import chats_of, form_of
 from trainwright.stages.data.cleaning.cleaner import Cleaner
+from trainwright.stages.data.words.cleaning import WordsCleaner
 
 
 class ChatCleaner(Cleaner):
@@ -29,4 +30,5 @@ def cleaner_of(section: DataSection) -> Cleaner:
     Raises:
         RecipeError: a filter cannot be found.
     """
-    return Cleaner(section.clean) if section.records in ("documents", "images") else ChatCleaner(section.clean)
+    kinds: dict[str, type[Cleaner]] = {"chats": ChatCleaner, "preferences": ChatCleaner, "words": WordsCleaner}
+    return kinds.get(section.records, Cleaner)(section.clean)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from trainwright.artifact.shard_files import token_dtype, write_shard
+from trainwright.artifact.shard_files import token_dtype
+from trainwright.artifact.shard_writer import write_shard
 from trainwright.model.chats.answers import ChatEncoder, Encoded, Unfit
 from trainwright.model.chats.template import ChatTemplate
 from trainwright.model.conventions import read_tokenizer

@@ -35,7 +35,7 @@ def template_of(section: DataSection) -> ChatTemplate | None:
         DataError: there is no template, it is no valid Jinja, or no chat can be learnt from with it.
         RecipeError: the tokenizer lacks a token that it needs.
     """
-    if section.records == "documents":
+    if section.records not in ("chats", "preferences"):
         return None
     rules = section.tokenizer
     path = None if rules.path is None else local_path(rules.path)

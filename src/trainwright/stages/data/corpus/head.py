@@ -12,7 +12,7 @@ from trainwright.core.plug_in import blaming
 from trainwright.core.registry import is_reference
 from trainwright.spec.sections.corpus.sources import SourceSection
 from trainwright.spec.sections.data import DataSection
-from trainwright.stages.data.cleaning.cleaner import Cleaner
+from trainwright.stages.data.chats.cleaning import cleaner_of
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument
 from trainwright.stages.data.corpus.files import Entry, list_files, not_a_document, source_entries
 from trainwright.stages.data.corpus.remote import is_url
@@ -47,14 +47,14 @@ def labels_at_head(section: DataSection) -> tuple[str, ...]:
     if plug_ins(section) or any(map(is_url, source.paths)):
         return ()
     first = _files(list_files(section.model_copy(update={"sources": section.sources[:1]})), 1)
-    clean, kept = Cleaner(section.clean), dict[str, str]()
+    clean, kept = cleaner_of(section), dict[str, str]()
     for document in (document for file in first for document in documents_of(source.head, file)):
         if document.text is not None and document.label is not None:
             text, reason_to_drop = clean(document.text)
             if reason_to_drop is None:
                 kept.setdefault(text, document.label)
     labels = sorted(set(kept.values()))
-    return names_in(labels) if section.label_kind == "names" else tuple(labels)
+    return names_in(labels) if section.label_kind in ("names", "words") else tuple(labels)
 
 
 def _labels_of_images(section: DataSection) -> tuple[str, ...]:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.artifact.shard_files import open_shard, token_dtype, write_shard
-from trainwright.artifact.shard_writer import SplitEntry, SplitWriter, write_dataset
-from trainwright.artifact.shards import ANSWERED, DOCUMENTS, NUMBERS
+from trainwright.artifact.shard_files import open_shard, token_dtype
+from trainwright.artifact.shard_writer import SplitEntry, SplitWriter, write_dataset, write_shard
+from trainwright.artifact.shards import ANSWERED, DOCUMENTS, NUMBERS, WORDS
 from trainwright.core.errors import DataError
 from trainwright.spec.parts.targets import TargetScale
-from trainwright.spec.sections.corpus.labels import LabelKind
+from trainwright.spec.sections.corpus.labels import LabelForm
 from trainwright.stages.data.arrange import documents_path, labels_path
 from trainwright.stages.data.parts import publish_json, read_documents, read_json
 from trainwright.stages.data.sources.labels import names_in
@@ -108,12 +108,13 @@ def assemble(
     end_of_text: str,
     facts: TokenizerFacts,
     shard_tokens: int,
-    labelled: LabelKind | None = None,
+    labelled: LabelForm | None = None,
+    tags: Sequence[str] = (),
     kind: str = DOCUMENTS,
 ) -> dict[str, SplitEntry]:
     """Join the buckets in order into the dataset's shards; returns the splits' entries of ``dataset.json``.
 
-    ``labelled`` says what a document's label is; None where there are none.
+    ``labelled`` says what a document's label is; None where there are none; ``tags`` are the names of words' labels.
 
     Raises:
         MachineError: the disk is full.
@@ -124,8 +125,8 @@ def assemble(
     dtype = token_dtype(facts.vocabulary)
     read = partial(_labels, directory, buckets)
     named = labelled in ("name", "names")
-    names = sorted({label for split in splits for part in read(split) for label in part}) if named else []
-    _check_count(names, out)
+    names = sorted({label for split in splits for part in read(split) for label in part}) if named else list(tags)
+    check_count(names, out)
     index = {name: number for number, name in enumerate(names)}
     for split in splits:
         writer = SplitWriter(
@@ -133,11 +134,14 @@ def assemble(
         )
         labels = read(split) if labelled else itertools.repeat(None)
         for bucket, part in zip(range(buckets), labels, strict=False):
-            shard = open_shard(ids_stem(directory, bucket, split), dtype, answered=kind in ANSWERED)
+            shard = open_shard(
+                ids_stem(directory, bucket, split), dtype, answered=kind in ANSWERED, tagged=kind == WORDS
+            )
             numbers = None if part is None else _numbers(part, index if named else None)
             bits = None if shard.answers is None else np.unpackbits(shard.answers, bitorder="little")
             flags = None if bits is None else bits[: len(shard.tokens)].astype(np.bool_)
-            writer.extend(shard.tokens, shard.ends, shard.text_bytes, labels=numbers, answers=flags)
+            beside: dict[str, Any] = {"labels": numbers, "answers": flags, "tags": shard.tags}
+            writer.extend(shard.tokens, shard.ends, shard.text_bytes, **beside)
         entries[split] = writer.close()
     write_dataset(
         out,
@@ -168,7 +172,7 @@ def _scale(read: Callable[[str], Iterator[list[str]]], splits: Sequence[str], wh
     return scale
 
 
-def _named(labels: Sequence[str], kind: LabelKind | None) -> dict[str, Any]:
+def _named(labels: Sequence[str], kind: LabelForm | None) -> dict[str, Any]:
     """Returns what ``dataset.json`` says of labels by number: their names, or which of some names are in each set."""
     if kind != "names" or not labels:
         return {"labels": labels}
@@ -177,7 +181,12 @@ def _named(labels: Sequence[str], kind: LabelKind | None) -> dict[str, Any]:
     return {"labels": names, "label_sets": [[number_of[name] for name in json.loads(each)] for each in labels]}
 
 
-def _check_count(labels: Sequence[str], where: Path) -> None:
+def check_count(labels: Sequence[str], where: Path) -> None:
+    """Checks that there is a number for each label.
+
+    Raises:
+        DataError: there are more.
+    """
     if len(labels) > MOST_LABELS:
         raise DataError(
             "too many different labels, or sets of labels, for one dataset",

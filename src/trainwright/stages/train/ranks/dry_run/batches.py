@@ -12,7 +12,16 @@ from tokenizers.models import WordLevel
 
 from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.shard_writer import SplitWriter, image_writer, write_dataset, write_image_dataset
-from trainwright.artifact.shards import ANSWERED, DOCUMENTS, LABEL_SETS, NUMBERS, PREFERENCES, VALUES, TokenDataset
+from trainwright.artifact.shards import (
+    ANSWERED,
+    DOCUMENTS,
+    LABEL_SETS,
+    NUMBERS,
+    PREFERENCES,
+    VALUES,
+    WORDS,
+    TokenDataset,
+)
 from trainwright.model.dropout import KeyedBatches
 from trainwright.model.tasks.task import Batch, Batches, Task, batch_of, load_task, without_reference
 from trainwright.spec.parts.images import ImageForm
@@ -61,13 +70,15 @@ def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> 
             ids = np.arange(number, number + size) % (vocabulary - 1) + 1
             if needs in ANSWERED:
                 writer.append_chat(ids, np.arange(size) > 0, text_bytes=size)
+            elif needs == WORDS:
+                writer.append_words(ids, (ids % len(labels)).astype(np.uint16), text_bytes=size)
             else:
                 of_class = number % len(labels) if labels else None
                 writer.append(ids, text_bytes=size, label=float(number) if needs == NUMBERS else of_class)
         entries[name] = writer.close()
     # Encoders ask which tokens stand around a text and which one for a gap.
     Tokenizer(WordLevel({END_OF_TEXT: 0, MASK: 1}, END_OF_TEXT)).save(str(path / TOKENIZER))
-    kind = needs if needs in (*ANSWERED, NUMBERS) else DOCUMENTS
+    kind = needs if needs in (*ANSWERED, NUMBERS, WORDS) else DOCUMENTS
     write_dataset(
         path,
         vocabulary=vocabulary,

@@ -170,6 +170,20 @@ def test_documents_have_numbers_that_differ() -> None:
     assert task.unit == "document" and len(set(batch["number"].tolist())) == 3
 
 
+def test_words_have_labels() -> None:
+    recipe = Recipe.model_validate(
+        {
+            "name": "dry",
+            "task": {"name": "classify-tokens", "labels": ["a", "b"]},
+            "model": {"layers": 1, "width": 16, "heads": 2, "context_tokens": 8},
+            "data": {"sources": [{"kind": "words", "paths": ["x"]}]},
+            "train": {"sequence_tokens": 8, "batch_tokens": 24},
+        }
+    )
+    task, batch = task_and_batch(recipe, vocabulary=256, sequences=3)
+    assert task.unit == "word" and int(task.weight(batch)) == 24 and set(batch["targets"].flatten().tolist()) == {0, 1}
+
+
 @pytest.mark.parametrize("loss", ["dpo", "orpo"])
 def test_two_answers_fill_a_sequence_and_need_no_first_network(loss: str) -> None:
     task = {"name": "preference", "loss": loss}
