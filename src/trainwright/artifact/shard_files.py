@@ -86,20 +86,15 @@ def open_shard(
             expected=counted(expected, "token"),
             fix=REMAKE,
         )
-    tokens = np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
-    labels = _read_each(stem.with_name(stem.name + ".labels"), len(ends), "<u2", "labels") if labelled else None
-    numbers = _read_each(stem.with_name(stem.name + ".numbers"), len(ends), "<f8", "numbers") if numbered else None
-    answers = _read_answers(stem.with_name(stem.name + ".answers"), expected) if answered else None
-    tags = _read_tags(stem.with_name(stem.name + ".tags"), expected) if tagged else None
     return Shard(
         path=path,
-        tokens=tokens,
+        tokens=np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype),
         ends=ends,
         text_bytes=text_bytes,
-        labels=labels,
-        numbers=numbers,
-        answers=answers,
-        tags=tags,
+        labels=_read_each(stem.with_name(stem.name + ".labels"), len(ends), "<u2", "labels") if labelled else None,
+        numbers=_read_each(stem.with_name(stem.name + ".numbers"), len(ends), "<f8", "numbers") if numbered else None,
+        answers=_read_answers(stem.with_name(stem.name + ".answers"), expected) if answered else None,
+        tags=_read_tags(stem.with_name(stem.name + ".tags"), expected) if tagged else None,
     )
 
 

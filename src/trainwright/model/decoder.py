@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from trainwright.core.registry import load
 from trainwright.model.attention import Attention, Context, Mask, MaskedKernel, seen_tokens
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
-from trainwright.model.network import Network
+from trainwright.model.network import Network, unbuilt
 from trainwright.model.parts.rotary import Rotary, RotaryTable
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import KernelChoice, Recompute
@@ -58,14 +58,9 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
 
 def refusals(spec: ModelSpec) -> tuple[str, ...]:
     """Returns why this decoder is not the network that the spec describes, a line for each field; empty where it is."""
-    built = dict(_BUILT)
-    built["norms_per_block"] = (1, 2) if spec.parallel_residual else (2, 4)
-    built["language_head"] = (None, not spec.classes)
-    return tuple(
-        f"the decoder computes {name}={' or '.join(map(str, values))}, not {name}={getattr(spec, name)}"
-        for name, values in built.items()
-        if getattr(spec, name) not in values
-    )
+    norms = (1, 2) if spec.parallel_residual else (2, 4)
+    head = (None, not spec.classes)
+    return unbuilt("the decoder", spec, {**_BUILT, "norms_per_block": norms, "language_head": head})
 
 
 class Given(NamedTuple):

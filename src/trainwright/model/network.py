@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from trainwright.spec.parts.adaptation import Adaptation
 
 
+def unbuilt(network: str, spec: ModelSpec, built: Mapping[str, tuple[object, ...]]) -> tuple[str, ...]:
+    """Returns a line for each field of which a network computes other values than the spec has; empty: it is built."""
+    return tuple(
+        f"{network} computes {name}={' or '.join(map(str, values))}, not {name}={getattr(spec, name)}"
+        for name, values in built.items()
+        if getattr(spec, name) not in values
+    )
+
+
 class Network(nn.Module, ABC):
     """Tokens to hidden states, and a head over them. Parameters are fp32; activations have ``compute_dtype``.
 

@@ -20,9 +20,9 @@ from trainwright.model.attention import Attention
 from trainwright.model.decoder import DROPOUTS, INIT_STD, SELECTIVE
 from trainwright.model.encoder.block import EncoderBlock, both_ways
 from trainwright.model.layers import Linear, make_norm
-from trainwright.model.network import Network
+from trainwright.model.network import Network, unbuilt
+from trainwright.model.parts.plain import PLAIN
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.parts.scales import NO_SCALES
 from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, Recompute
 
 if TYPE_CHECKING:
@@ -30,36 +30,17 @@ if TYPE_CHECKING:
     from trainwright.model.dropout import Dropouts
 
 _BUILT: Mapping[str, tuple[object, ...]] = {
+    **PLAIN,
     "kind": ("encoder",),
     "positions": ("learned",),
-    "gated": (False,),
     "activation": ("gelu",),
-    "norm": ("layernorm",),
-    "norm_bias": (True,),
     "post_norm": (True,),
-    "token_classes": (False,),
     "head_bias": (True,),
-    "norms_per_block": (2,),
-    "parallel_residual": (False,),
     "embedding_norm": (True,),
     "final_norm": (False,),
-    "qk_norm": (False,),
-    "sinks": (False,),
-    "window_tokens": (None,),
-    "window_layers": (None,),
-    "experts": (None,),
-    "latent": (None,),
-    "further_layers": (0,),
     "image_size": (0,),
     "convolutions": (None,),
     "patch_size": (0,),
-    "rotary_share": (1.0,),
-    "rope_scaling": (None,),
-    "window_rope_theta": (None,),
-    "norm_offset": (0.0,),
-    "scales": (NO_SCALES,),
-    "score_cap": (None,),
-    "logit_cap": (None,),
 }
 """Fields of ``ModelSpec`` with the values that this network computes, whatever the other fields are."""
 
@@ -69,11 +50,7 @@ def refusals(spec: ModelSpec) -> tuple[str, ...]:
     built = dict(_BUILT)
     built["qkv_bias"] = built["output_bias"] = (None, spec.bias)
     built["language_head"] = (None, False) if spec.classes else (None, True, False)
-    return tuple(
-        f"the encoder computes {name}={' or '.join(map(str, values))}, not {name}={getattr(spec, name)}"
-        for name, values in built.items()
-        if getattr(spec, name) not in values
-    )
+    return unbuilt("the encoder", spec, built)
 
 
 class Encoder(Network):

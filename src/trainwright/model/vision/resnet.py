@@ -20,11 +20,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from trainwright.model.layers import Linear
-from trainwright.model.network import Network
+from trainwright.model.network import Network, unbuilt
+from trainwright.model.parts.plain import OF_IMAGES
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.convolutions import Convolutions
 from trainwright.spec.parts.dropout import NO_DROPOUT
-from trainwright.spec.parts.scales import NO_SCALES
 from trainwright.spec.workload import KernelChoice, Recompute
 
 if TYPE_CHECKING:
@@ -38,49 +38,19 @@ REDUCTION = 4
 """Channels of a bottleneck block for one inside it."""
 
 _BUILT: Mapping[str, tuple[object, ...]] = {
-    "kind": ("vision",),
+    **OF_IMAGES,
     "heads": (1,),
     "kv_heads": (1,),
     "head_size": (1,),
     "ffn_width": (1,),
-    "vocabulary": (0,),
     "context_tokens": (1,),
-    "tied": (False,),
-    "gated": (False,),
-    "norm": ("layernorm",),
-    "norm_bias": (True,),
-    "norms_per_block": (2,),
-    "post_norm": (False,),
-    "parallel_residual": (False,),
-    "embedding_norm": (False,),
-    "final_norm": (True,),
     "positions": ("none",),
-    "extra_positions": (0,),
     "bias": (False,),
     "qkv_bias": (None,),
     "output_bias": (None,),
     "activation": ("relu",),
     "dropout": (NO_DROPOUT,),
     "patch_size": (0,),
-    "scales": (NO_SCALES,),
-    "norm_offset": (0.0,),
-    "score_cap": (None,),
-    "logit_cap": (None,),
-    "rope_scaling": (None,),
-    "rotary_share": (1.0,),
-    "window_rope_theta": (None,),
-    "token_classes": (False,),
-    "head_bias": (False,),
-    "language_head": (None, False),
-    "qk_norm": (False,),
-    "sinks": (False,),
-    "window_tokens": (None,),
-    "window_layers": (None,),
-    "experts": (None,),
-    "latent": (None,),
-    "further_layers": (0,),
-    "segments": (0,),
-    "pooler": (False,),
 }
 """Fields of ``ModelSpec`` with the values that this network computes, whatever the other fields are."""
 
@@ -88,11 +58,7 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
 def refusals(spec: ModelSpec) -> tuple[str, ...]:
     """Returns why this is not the network that the spec describes, a line for each field; empty where it is."""
     missing = () if spec.convolutions else ("ResNet needs convolutions: the depths and widths of its stages",)
-    return missing + tuple(
-        f"ResNet computes {name}={' or '.join(map(str, values))}, not {name}={getattr(spec, name)}"
-        for name, values in _BUILT.items()
-        if getattr(spec, name) not in values
-    )
+    return missing + unbuilt("ResNet", spec, _BUILT)
 
 
 class BatchNorm(nn.Module):

@@ -24,10 +24,10 @@ from torch.utils.checkpoint import checkpoint
 from trainwright.core.registry import load
 from trainwright.model.decoder import DROPOUTS, INIT_STD, SELECTIVE, Block
 from trainwright.model.layers import Linear, make_norm
-from trainwright.model.network import Network
+from trainwright.model.network import Network, unbuilt
+from trainwright.model.parts.plain import OF_IMAGES
 from trainwright.planner.counts.pieces import makes_scores
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.parts.scales import NO_SCALES
 from trainwright.spec.workload import AttentionKernel, KernelChoice, Recompute
 
 if TYPE_CHECKING:
@@ -39,38 +39,8 @@ CHANNELS = 3
 KERNELS: tuple[AttentionKernel, ...] = ("auto", "math", "sdpa")
 
 _BUILT: Mapping[str, tuple[object, ...]] = {
-    "kind": ("vision",),
-    "vocabulary": (0,),
-    "tied": (False,),
-    "gated": (False,),
-    "norm": ("layernorm",),
-    "norm_bias": (True,),
-    "norms_per_block": (2,),
-    "post_norm": (False,),
-    "parallel_residual": (False,),
-    "embedding_norm": (False,),
-    "final_norm": (True,),
+    **OF_IMAGES,
     "positions": ("learned",),
-    "extra_positions": (0,),
-    "scales": (NO_SCALES,),
-    "norm_offset": (0.0,),
-    "score_cap": (None,),
-    "logit_cap": (None,),
-    "rope_scaling": (None,),
-    "rotary_share": (1.0,),
-    "window_rope_theta": (None,),
-    "token_classes": (False,),
-    "head_bias": (False,),
-    "language_head": (None, False),
-    "qk_norm": (False,),
-    "sinks": (False,),
-    "window_tokens": (None,),
-    "window_layers": (None,),
-    "experts": (None,),
-    "latent": (None,),
-    "further_layers": (0,),
-    "segments": (0,),
-    "pooler": (False,),
     "convolutions": (None,),
 }
 """Fields of ``ModelSpec`` with the values that this network computes, whatever the other fields are."""
@@ -82,11 +52,7 @@ def refusals(spec: ModelSpec) -> tuple[str, ...]:
     built["output_bias"] = (None, spec.bias)
     if spec.patch_size:
         built["context_tokens"] = ((spec.image_size // spec.patch_size) ** 2 + 1,)
-    reasons = tuple(
-        f"ViT computes {name}={' or '.join(map(str, values))}, not {name}={getattr(spec, name)}"
-        for name, values in built.items()
-        if getattr(spec, name) not in values
-    )
+    reasons = unbuilt("ViT", spec, built)
     if spec.dropout.attention:
         reasons += (
             f"ViT drops no weights of attention: it computes dropout.attention=0, not {spec.dropout.attention}",
