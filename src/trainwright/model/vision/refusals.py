@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from trainwright.planner.counts.convolutions import convolutions
+from trainwright.spec.convnet import counted
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import ParallelPlan
 
@@ -23,6 +25,11 @@ def refusals(recipe: Recipe, parallel: ParallelPlan | None) -> tuple[str, ...]:
         reasons.append(
             f"micro_batch={micro}: a batch norm sees its whole batch of {whole} in one pass; leave micro_batch out"
         )
+    last = convolutions(counted(recipe.model_spec(vocabulary=0)))[-1]
+    if train.sizes.at(0) == train.sequence_tokens and last.size == 1:
+        reasons.append("a batch of one image, whose last stage has one place: no variance; take two images at least")
+    if train.exec.on_oom == "adapt":
+        reasons.append("on_oom=adapt: a smaller micro batch is not the whole batch; leave on_oom out")
     if train.averages:
         reasons.append("averaged weights have no running statistics of batch norms of their own; train without")
     if train.precision == "fp8":

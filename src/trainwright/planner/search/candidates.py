@@ -264,8 +264,9 @@ def _micro_batches(table: Table, run: RunSpec) -> None:
         table.cross("micro_batch", (2**power for power in range(int(np.log2(per_rank.max())) + 1)))
         table.keep(workload.batch_sequences % (table["data"] * table["micro_batch"]) == 0)
     for size in workload.sizes.different[:-1]:
+        each = table["micro_batch"] if run.model.is_divisible else 1  # batch norms see any batch in one pass
         table.keep(
-            size // workload.sequence_tokens % (table["data"] * table["micro_batch"]) == 0,
+            size // workload.sequence_tokens % (table["data"] * each) == 0,
             "batch ramp",
             "does not divide each of the smaller batches that the run begins with",
         )

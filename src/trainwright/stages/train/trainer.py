@@ -344,8 +344,10 @@ class Trainer:
         return measured
 
     def _rehearse(self) -> tuple[int, int]:
-        """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted."""
-        batch = batch_of(self.batches, self.progress.step, self.rows(self.progress.step))
+        """Run one micro batch of a full batch before step 1: what cannot work fails now, what is kept is counted."""
+        step = max(self.progress.step, sum(part.steps for part in self.settings.sizes.ramp))
+        self.prepare(step)
+        batch = batch_of(self.batches, step, self.rows(step))
         micro = next(self.step.micro_batches(batch))
         caches = self.settings.recompute != "none" and not self.settings.compiled
         here = self.world.local(self.network.held())

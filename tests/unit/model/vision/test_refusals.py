@@ -29,6 +29,7 @@ def recipe_with(**train) -> Recipe:
         ({"ema": {"decay": 0.99}}, "averaged weights have no running statistics"),
         ({"precision": "fp8"}, "no convolution computes in fp8"),
         ({"recompute": "full"}, "a second pass counts twice in batch norms"),
+        ({"exec": {"on_oom": "adapt"}}, "on_oom=adapt: a smaller micro batch is not the whole batch"),
     ],
 )
 def test_what_divides_a_batch_or_has_no_statistics_is_refused_before_a_run(train, line):
@@ -45,6 +46,20 @@ def test_a_layout_is_executed_where_its_micro_batch_is_the_whole_batch():
     assert refusals(recipe, ParallelPlan(micro_batch_sequences=64)) == ()
     assert "in one pass" in refusals(recipe, ParallelPlan(micro_batch_sequences=32))[0]
     assert "on one process" in refusals(recipe, ParallelPlan(dp_replicate=2, micro_batch_sequences=32))[0]
+
+
+@pytest.mark.parametrize(("size", "refused"), [(16, True), (32, True), (64, False)])
+def test_one_image_of_one_place_has_no_variance(size, refused):
+    """32 pixels are 16, 8, 8, 4 ... behind stem, pooling and each further stage; four stages end in one place."""
+    data = yaml.safe_load(RECIPE.read_text(encoding="utf-8"))
+    data["model"] |= {"image_size": size}
+    data["model"]["convolutions"] |= {"depths": [1, 1, 1, 1], "widths": [8, 8, 8, 8]}
+    data["data"]["images"]["size"] = size
+    data["train"]["batch_ramp"] = [{"batch_tokens": 1, "until": "3 steps"}]
+    recipe = Recipe.model_validate(data)
+    assert any("a batch of one image" in line for line in refusals(recipe, None)) == refused
+    data["train"]["batch_ramp"][0]["batch_tokens"] = 2
+    assert refusals(Recipe.model_validate(data), None) == ()
 
 
 def test_adapters_have_no_matrices_to_stand_beside():

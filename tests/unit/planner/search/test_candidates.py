@@ -214,6 +214,14 @@ def test_candidates_divide_each_size_of_a_batch_that_grows():
     assert any(each.rule == "batch ramp" for each in found.pruned)
 
 
+def test_a_smaller_batch_of_images_is_one_pass_too():
+    ramp = (BatchPart(batch_tokens=16, steps=1),)
+    images = Workload(sequence_tokens=1, batch_tokens=64, steps=2, precision="fp32", optimizer="adamw", ramp=ramp)
+    machines, model = catalogue_cluster("8xh100-sxm"), catalogue_model("resnet-50")
+    left = candidates(RunSpec(model=model, workload=images, cluster=machines, stack=STACK), [1, 8], wasteful=True)
+    assert 64.0 in set(left.layouts.micro_batch) and set(left.layouts.data_parallel) == {1.0, 8.0}
+
+
 def test_selective_recomputation_is_tried_where_it_spares_something():
     cluster = catalogue_cluster("8xh100-sxm")
 

@@ -29,6 +29,9 @@ from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, M
 from trainwright.model.tasks.words.entities import EntityCounts, scheme_of
 from trainwright.spec.recipe import Recipe
 
+AT_ONCE = 1 << 20
+"""Tokens whose labels are looked at together."""
+
 
 def classify_tokens(recipe: Recipe, dataset: TokenDataset) -> ClassifyTokens:
     """Returns the task as a recipe asks for it.
@@ -69,8 +72,10 @@ class ClassifyTokens(DocumentTask):
         longest = f"train.sequence_tokens ({self.sequence_tokens})"
         notes = [f"words behind the first {longest} tokens of a sentence are cut off: {listed(cut)}"] if cut else []
         train = splits["train"]
-        tags = train.tags(0, train.tokens)
-        there = {self.class_of_label[number] for number in np.unique(tags[tags != NO_TAG])}
+        seen = np.zeros(NO_TAG + 1, np.bool_)
+        for start in range(0, train.tokens, AT_ONCE):
+            seen[train.tags(start, min(start + AT_ONCE, train.tokens))] = True
+        there = {self.class_of_label[number] for number in np.flatnonzero(seen[:NO_TAG])}
         missing = (name for number, name in enumerate(self.labels) if number not in there)
         return [*notes, *(f"no word of the train split has the label {name!r}" for name in missing)]
 

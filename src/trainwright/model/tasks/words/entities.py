@@ -72,7 +72,7 @@ class EntityCounts:
             counter.update(kind for _, _, kind in found)
 
     def rates(self) -> dict[str, float | None]:
-        """Returns precision, recall and F1 of all entities together; None where nothing gives one."""
+        """Returns precision, recall and F1 of all entities together; None where none is there and none was told."""
         return _rates(self.right.total(), self.there.total(), self.told.total())
 
     def by_kind(self) -> list[dict[str, Any]]:
@@ -85,8 +85,7 @@ class EntityCounts:
 
 
 def _rates(right: int, there: int, told: int) -> dict[str, float | None]:
-    return {
-        "precision": right / told if told else None,
-        "recall": right / there if there else None,
-        "f1": 2 * right / (there + told) if there + told else None,
-    }
+    """Where only one of the two has entities, what is divided by the other's number is 0, as seqeval gives it."""
+    if not there + told:
+        return {"precision": None, "recall": None, "f1": None}
+    return {"precision": right / max(1, told), "recall": right / max(1, there), "f1": 2 * right / (there + told)}

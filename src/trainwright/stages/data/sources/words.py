@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -100,5 +101,5 @@ class Conll(Source[ConllSource]):
 
 
 def _columns(line: str) -> list[str]:
-    """Returns the columns of a line: between tabs where there are any, so that a word may hold spaces."""
-    return line.split("\t") if "\t" in line else line.split()
+    """Returns the columns of a line: between tabs where there are any, so that a word may hold spaces; else spaces."""
+    return line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))

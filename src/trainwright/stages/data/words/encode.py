@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.shard_files import NO_TAG, token_dtype
@@ -114,10 +114,10 @@ def tagged(
     encoding = tokenizer.encode(text_of(words), add_special_tokens=False)
     tags = np.full(len(encoding.ids), NO_TAG, np.uint16)
     starts = np.cumsum([0, *(len(word) + 1 for word in words)])
-    lost, token, offsets = 0, 0, encoding.offsets
+    lost, token, offsets, passed = 0, 0, encoding.offsets, _of_no_word(encoding)
     for word, number in enumerate(numbers):
         first, stop = int(starts[word]), int(starts[word + 1]) - 1
-        while token < len(offsets) and (offsets[token][1] <= first or offsets[token][0] == offsets[token][1]):
+        while token < len(offsets) and (token in passed or offsets[token][1] <= first):
             token += 1
         # A byte-level token has the space before a word; one that has more than that is of the word before, too.
         if token < len(offsets) and first - 1 <= offsets[token][0] < stop:
@@ -125,6 +125,16 @@ def tagged(
         else:
             lost += 1
     return np.array(encoding.ids, np.int64), tags, lost
+
+
+def _of_no_word(encoding: Encoding) -> frozenset[int]:
+    """Returns the tokens without a character, and those that only say that a word begins: ``▁``, as of SentencePiece.
+
+    The last token is none of the latter: no word is behind it.
+    """
+    last = len(encoding.ids) - 1
+    each = enumerate(zip(encoding.tokens, encoding.offsets, strict=True))
+    return frozenset(place for place, (token, (start, end)) in each if start == end or (token == "▁" and place < last))
 
 
 @lru_cache(maxsize=1)

@@ -22,6 +22,8 @@ ENOUGH = 0.75
 
 def cheapest_change(plan: Plan, kernels: KernelChoice) -> Change | None:
     """Returns the fastest smaller micro batch or further recomputation that needs clearly less; None where none is."""
+    if not plan.model.is_divisible:  # batch norms have their whole batch in one pass
+        return None
     most = plan.parallel.micro_batch_sequences
     now = _forecast(plan, kernels, most, plan.workload.recompute)
     if now is None:

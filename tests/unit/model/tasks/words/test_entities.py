@@ -64,7 +64,7 @@ def test_precision_recall_and_f1_by_hand() -> None:
     counts.add(["B-PER", "O", "B-LOC"], ["B-PER", "I-LOC", "B-PER"])
     assert counts.rates() == {"precision": 2 / 4, "recall": 2 / 4, "f1": 0.5}
     assert counts.by_kind() == [
-        {"entity": "LOC", "entities": 1, "precision": None, "recall": 0.0, "f1": 0.0},
+        {"entity": "LOC", "entities": 1, "precision": 0.0, "recall": 0.0, "f1": 0.0},
         {"entity": "MISC", "entities": 1, "precision": 0.0, "recall": 0.0, "f1": 0.0},
         {"entity": "PER", "entities": 2, "precision": 2 / 3, "recall": 1.0, "f1": 4 / 5},
     ]

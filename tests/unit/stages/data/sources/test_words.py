@@ -49,6 +49,16 @@ def test_columns_are_chosen_and_tabs_let_words_hold_spaces(read, written, tmp_pa
     ]
 
 
+def test_only_spaces_part_columns(read, written, tmp_path) -> None:
+    section = ConllSource(kind="conll", paths=("x",))
+    lines = "10\u00a0000 O\nkm  O \n\n\u00a0\n\u3000\nc O\n \t\n\nd O\n"
+    assert told(read(written(tmp_path / "a.conll", lines.encode()), section)) == [
+        (":1", ["10\u00a0000", "km"], ["O", "O"]),
+        (":4", "a line has too few columns"),
+        (":9", ["d"], ["O"]),
+    ]
+
+
 def test_the_head_of_columns_has_whole_sentences(written, tmp_path, as_file, monkeypatch) -> None:
     monkeypatch.setattr("trainwright.stages.data.sources.words.HEAD_BYTES", 40)
     path = written(tmp_path / "a.conll", b"aa O\nbb O\n\ncc O\ndd O\n\n" + b"ee O\nff O\n" * 9)

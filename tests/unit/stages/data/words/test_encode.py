@@ -45,6 +45,18 @@ def test_bytes_and_spaces_of_words_are_their_own() -> None:
     assert texts[2].startswith("ab é🙂 #") and texts[3] == "ab é🙂 # c d ab"
 
 
+def test_a_mark_before_a_text_is_no_piece_of_its_first_word() -> None:
+    tokenizer = Tokenizer(models.BPE({"▁": 0, "a": 1, "b": 2, "▁b": 3, "日": 4}, [("▁", "b")]))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    words = ["日", "b", "日a", "▁"]
+    encoding = tokenizer.encode(" ".join(words))
+    assert encoding.tokens == ["▁", "日", "▁b", "▁", "日", "a", "▁", "▁"]
+    assert tagged(tokenizer, words, [5, 6, 7, 8])[1:] == (
+        pytest.approx([NO_TAG, 5, 6, NO_TAG, 7, NO_TAG, NO_TAG, 8]),
+        0,
+    )
+
+
 def test_words_that_share_a_token_or_have_none_are_counted() -> None:
     joined = Tokenizer(models.WordLevel({"new york": 0, "[UNK]": 1}, unk_token="[UNK]"))
     assert tagged(joined, ["new", "york"], [7, 8])[1:] == (pytest.approx([7]), 1)

@@ -47,6 +47,11 @@ def test_a_device_without_rates_has_no_change(recipe, inputs_for) -> None:
     assert cheapest_change(replace(plan, cluster=replace(plan.cluster, node=node)), DEFAULT_KERNELS) is None
 
 
+def test_batch_norms_have_no_smaller_pass(recipe, inputs_for) -> None:
+    plan = replace(plan_of(inputs_for(recipe)), model=catalogue_model("resnet-50"))
+    assert cheapest_change(plan, DEFAULT_KERNELS) is None
+
+
 def test_a_change_is_one_that_the_trainer_executes(recipe, inputs_for) -> None:
     plan = plan_of(inputs_for(recipe))
     assert _recomputes(plan, DEFAULT_KERNELS) == ("none", "selective", "full")
