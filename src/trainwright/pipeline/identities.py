@@ -67,11 +67,12 @@ def evaluate_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping
 def export_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
     """With what the model card says of the data and of training, which equal weights can differ in."""
     data, trained = recipe.identity("data"), inputs["checkpoint"]
+    told = (recipe.counted[0], "steps", "validation_loss", "bits_per_byte")
     return {
         "name": recipe.name,
         "export": recipe.identity("export"),
         "data": {key: data[key] for key in ("sources", "split", "dedup")},
-        "trained": {key: trained.summary.get(key) for key in ("tokens", "steps", "validation_loss", "bits_per_byte")},
+        "trained": {key: trained.summary.get(key) for key in told},
         "pretrained": "base" in trained.manifest.inputs or recipe.model.init_from is not None,
     }
 

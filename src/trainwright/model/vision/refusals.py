@@ -36,6 +36,8 @@ def refusals(recipe: Recipe, parallel: ParallelPlan | None) -> tuple[str, ...]:
         reasons.append("precision=fp8: no convolution computes in fp8; set precision=bf16")
     if train.method.adapts:
         reasons.append(f"method={train.method.name}: adapters stand beside a transformer's matrices; set method=full")
+    if recipe.model_spec(vocabulary=0).dropout:
+        reasons.append("model.dropout: this network drops nothing; leave it out")
     if train.recompute != "none":
         reasons.append(f"recompute={train.recompute}: a second pass counts twice in batch norms; set recompute=none")
     return tuple(reasons)

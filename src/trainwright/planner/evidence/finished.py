@@ -21,6 +21,7 @@ from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
 from trainwright.planner.evidence.ledger import FORMAT, MEMORY, is_ledger, step_s
+from trainwright.spec.convnet import counted
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import PlacedRun, RunSpec
@@ -151,7 +152,7 @@ def placed_run(run: FinishedRun, machines: ClusterSpec | None = None) -> PlacedR
         name = run.device if device is None else device.name
         machines = cluster(f"{run.devices}x{name}", where=f"run {run.run}")
     return PlacedRun(
-        run=RunSpec(model=run.model, workload=run.workload, cluster=machines, stack=read_stack(OURS)),
+        run=RunSpec(model=counted(run.model), workload=run.workload, cluster=machines, stack=read_stack(OURS)),
         parallel=run.parallel,
     )
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from trainwright.spec.measures import STEP_PHASES
+from trainwright.spec.model import Unit
 
 FILE = "ledger.jsonl"
 """In the workspace, beside the artefacts: one line for each audited run."""
@@ -18,8 +19,9 @@ FORMAT = 2
 """Since then a line says which machine and which torch it was measured on."""
 TOGETHER = "runs"
 """A folder of this name holds workspaces whose runs are one user's: they learn from each other."""
-SPEED, MEMORY = "run/tokens per second", "run/peak memory"
-"""Rows of a ledger line, each a pair of predicted and measured."""
+MEMORY = "run/peak memory"
+SPEEDS = tuple(f"run/{unit} per second" for unit in get_args(Unit))
+"""Rows of a ledger line, each a pair of predicted and measured; of the speeds it has one."""
 
 
 def ledgers_of(workspace: Path) -> tuple[Path, ...]:
@@ -43,8 +45,10 @@ def same_run(line: str, other: Mapping[str, Any]) -> bool:
         return False
     if not isinstance(known, dict) or known.get("run") != other["run"]:
         return False
-    rows = known.get("rows")
-    return isinstance(rows, dict) and rows.get(SPEED, [None])[-1] == other["rows"][SPEED][-1]
+    rows, others = known.get("rows"), other["rows"]
+    if not isinstance(rows, dict):
+        return False
+    return any(rows[name][-1] == others[name][-1] for name in SPEEDS if name in rows and name in others)
 
 
 def is_ledger(run: Mapping[str, Any]) -> bool:

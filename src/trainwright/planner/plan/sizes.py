@@ -85,7 +85,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
     ramp = _ramp_of_recipe(question.workload, batch, sequence)
     steps = max(1, -(-tokens // (batch if mean is None else batch // sequence * mean)))
     steps = max(1, BatchSizes(full=batch, ramp=ramp).steps(tokens)) if ramp else steps
-    return Workload(
+    workload = Workload(
         sequence_tokens=sequence,
         batch_tokens=batch,
         steps=steps,
@@ -105,6 +105,17 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         ramp=ramp,
         **_of_recipe(question.workload, steps),
     )
+    assumptions += of_ramp(workload)
+    return workload
+
+
+def of_ramp(workload: Workload) -> tuple[Assumption, ...]:
+    """Returns the batches of a run whose batch grows: what a plan says of a step is a mean over them."""
+    if not workload.ramp:
+        return ()
+    value = ", then ".join(f"{part.steps:,} of {part.batch_tokens:,}" for part in workload.sizes.parts(workload.steps))
+    why = "updates of each size; seconds and rates of a step are means over all updates, memory is of the largest"
+    return (Assumption("batches", value, "tokens", "recipe", why, key="batch_ramp"),)
 
 
 def _ramp_of_recipe(asked: Workload | None, batch: int, sequence: int) -> tuple[BatchPart, ...]:

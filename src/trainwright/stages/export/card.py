@@ -178,12 +178,19 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
 def _rows(spec: ModelSpec, summary: Mapping[str, Any], dtype: str, *, loss: str) -> list[tuple[str, str]]:
     """Returns the rows of the table by name; what is not known is empty."""
     reads = [("vocabulary", f"{spec.vocabulary:,}"), ("context", f"{spec.context_tokens:,} tokens")]
-    sees = [("image", f"{spec.image_size} x {spec.image_size} pixels, patches of {spec.patch_size}")]
+    stages, image = spec.convolutions, f"{spec.image_size} x {spec.image_size} pixels"
+    sees = [("image", image if stages else f"{image}, patches of {spec.patch_size}")]
+    blocks = [
+        ("layers, width, feed-forward", f"{spec.layers}, {spec.width}, {spec.ffn_width}"),
+        ("heads (key/value heads) of size", f"{spec.heads} ({spec.kv_heads}) of {spec.head_size}"),
+    ]
+    if stages is not None:
+        each = zip(stages.depths, stages.widths, strict=True)
+        blocks = [("stages", ", ".join(f"{depth} blocks of {width} channels" for depth, width in each))]
     return [
         ("parameters", _count(summary.get("parameters"))),
         ("family", spec.family),
-        ("layers, width, feed-forward", f"{spec.layers}, {spec.width}, {spec.ffn_width}"),
-        ("heads (key/value heads) of size", f"{spec.heads} ({spec.kv_heads}) of {spec.head_size}"),
+        *blocks,
         *(sees if spec.sees_images else reads),
         ("weights stored in", dtype),
         ("trained on", _trained_on(summary, spec)),
@@ -198,10 +205,11 @@ def _words(recipe: Recipe, spec: ModelSpec) -> dict[str, str]:
     labels = ", ".join(f"`{label}`" for label in spec.labels or recipe.task.labels)
     if spec.sees_images:
         images = recipe.data.images
+        network = "A vision transformer" if spec.convolutions is None else "A residual network"
         grey = _GREY if images is not None and images.channels == 1 else ""
         return {
             "pipeline": "image-classification",
-            "kind": f"A vision transformer as a classifier of images ({labels})",
+            "kind": f"{network} as a classifier of images ({labels})",
             "use": _CLASSIFY_IMAGES,
             "limits": _CLASSIFY_IMAGES_LIMITS + grey,
         }
@@ -244,10 +252,8 @@ def _source(source: Mapping[str, Any]) -> str:
 
 
 def _trained_on(summary: Mapping[str, Any], spec: ModelSpec) -> str:
-    tokens, steps = summary.get("tokens"), summary.get("steps")
-    if not tokens or not steps:
-        return ""
-    return f"{format_count(tokens // spec.batch_unit_tokens)} {spec.batch_unit} in {steps:,} steps"
+    seen, steps = summary.get(spec.batch_unit), summary.get("steps")
+    return f"{format_count(seen)} {spec.batch_unit} in {steps:,} steps" if seen and steps else ""
 
 
 def _count(value: Any) -> str:

@@ -34,6 +34,9 @@ NAIVE: Changes = {
 }
 """What everybody begins with. Recomputation is left as the recipe has it: a run may not fit without."""
 
+OF_BLOCKS = ("train.exec.micro_batch", "train.exec.attention", "train.exec.loss_chunk_tokens")
+"""Those of its keys that a convolutional network leaves no choice of."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
@@ -84,6 +87,8 @@ def naive(asked: Recipe) -> Changes:
     """Returns the changes that everybody begins with; a precision that is no rung stays as it was asked for."""
     stays = asked.train.precision not in ("auto", "fp32", "bf16")
     begun = {key: value for key, value in NAIVE.items() if not (stays and key == "train.precision")}
+    if asked.model.convolutions is not None:  # its batch is one pass, without attention or a vocabulary
+        begun = {key: value for key, value in begun.items() if key not in OF_BLOCKS}
     return begun | ({"train.exec.cuda_graphs": False} if asked.train.exec.cuda_graphs else {})
 
 
@@ -119,6 +124,8 @@ def _refused(situation: Situation, **kernels: Any) -> str:
 
 
 def _loss(situation: Situation) -> Changes | str:
+    if situation.asked.model.convolutions is not None:
+        return "there are no logits over a vocabulary"
     tokens = situation.plan.parallel.micro_batch_sequences * situation.recipe.train.sequence_tokens
     rows = loss_rows("auto", tokens=tokens, vocabulary=transformer(situation.plan.model).vocabulary)
     if rows >= tokens:
@@ -126,7 +133,15 @@ def _loss(situation: Situation) -> Changes | str:
     return {"train.exec.loss_chunk_tokens": "auto"}
 
 
+def _attention(situation: Situation) -> Changes | str:
+    if situation.asked.model.convolutions is not None:
+        return "the network has no attention"
+    return {"train.exec.attention": "sdpa"}
+
+
 def _recompute(situation: Situation) -> Changes | str:
+    if situation.asked.model.convolutions is not None:
+        return "a second pass would count twice in batch norms"
     return {"train.recompute": "none" if situation.recipe.train.recompute == "full" else "full"}
 
 
@@ -149,7 +164,7 @@ TECHNIQUES: Mapping[TechniqueName, Technique] = {
     "attention": Technique(
         why="torch's fused kernel: the matrix of scores is never written to memory",
         tolerance=1e-2,
-        changes=lambda situation: {"train.exec.attention": "sdpa"},
+        changes=_attention,
     ),
     "document-attention": Technique(
         why="flex_attention: blocks of scores that documents hide from each other are passed over",

@@ -31,6 +31,7 @@ from trainwright.planner.plan.machine import (
 )
 from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario, of_kernels
+from trainwright.planner.plan.sizes import of_ramp
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.planner.search.layouts import Refuses
@@ -166,9 +167,10 @@ def micro_batches(recipe: Recipe, workload: Workload, parallel: ParallelPlan = O
         return (workload.batch_sequences,)  # what batch norms see
     places = range(parallel.dp_replicate * parallel.dp_shard)
     sizes = [size // workload.sequence_tokens for size in workload.sizes.different]
-    whole = math.gcd(*(len(parallel.rows(size, place)) for size in sizes for place in places))
+    each = [math.gcd(*(len(parallel.rows(size, place)) for place in places)) for size in sizes]
     if wanted != "auto":
-        return (min(wanted, whole),)
+        return (min(wanted, *each),)
+    whole = math.gcd(*each)
     small = [size for size in range(1, math.isqrt(whole) + 1) if whole % size == 0]
     return tuple(sorted({*small, *(whole // size for size in small)}, reverse=True))
 
@@ -187,7 +189,7 @@ def _stand_ins(recipe: Recipe, workload: Workload) -> tuple[Assumption, ...]:
     """Returns what is counted as something else, parameters frozen by name among it, and rates as they are scaled."""
     frozen = any(group.frozen for group in recipe.train.optimizer.groups)
     stand_ins = (*of_unmeasured(recipe.unmeasured, workload.optimizer), *of_frozen(frozen))
-    return (*stand_ins, *rate_assumptions(recipe), *of_teacher(recipe, workload))
+    return (*stand_ins, *rate_assumptions(recipe), *of_teacher(recipe, workload), *of_ramp(workload))
 
 
 def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:

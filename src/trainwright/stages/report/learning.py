@@ -120,8 +120,10 @@ def _parts(run: RunRecord) -> Iterator[Block]:
         yield Figure(views=[("", chart)])
 
 
-def samples(run: RunRecord) -> PageSection:
-    """Completions, and what the served model answered."""
+def samples(run: RunRecord) -> PageSection | None:
+    """Completions, and what the served model answered; None of a task whose models write no text."""
+    if run.recipe.task.kind.makes != "text":
+        return None
     blocks: list[Block] = []
     for entry in (run.evaluation or {}).get("completions", ()):
         overlap = entry.get("overlap") or {}

@@ -38,7 +38,7 @@ def render(run: RunRecord) -> str:
         version=trainwright.__version__,
         sentence=verdict.sentence(run),
         tiles=verdict.tiles(run),
-        sections=[make(run) for make in SECTIONS],
+        sections=[section for make in SECTIONS if (section := make(run)) is not None],
         style=(folder / "page.css").read_text(encoding="utf-8"),
         script=(folder / "page.js").read_text(encoding="utf-8"),
     )

@@ -160,7 +160,9 @@ def _against_the_commonest_class(name: str, split: Mapping[str, Any]) -> Bars:
         (label, [Bar(segments=[Segment(name=label, value=share, tone=tone)], text=say.percent(share))])
         for label, share, tone in bars
     ]
-    return Bars(title=f"Accuracy, {name} split", x_title="share of documents", groups=groups, format=say.percent)
+    return Bars(
+        title=f"Accuracy, {name} split", x_title=f"share of {split['unit']}s", groups=groups, format=say.percent
+    )
 
 
 def _against_words(name: str, split: Mapping[str, Any]) -> Bars:

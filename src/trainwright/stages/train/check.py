@@ -104,7 +104,7 @@ def _method(recipe: Recipe) -> Iterator[TrainwrightError]:
     method = recipe.train.method
     if method.frozen == "nf4":
         yield from _quantised(recipe)
-    if method.adapts:
+    if method.adapts and recipe.model.convolutions is None:  # what batch norms refuse is said of the layout
         try:
             placed(recipe.model_spec(vocabulary=1), method.targets)
         except RecipeError as error:

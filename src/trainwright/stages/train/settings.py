@@ -66,6 +66,8 @@ class Settings(Execution):
         parts = self.sizes.parts(self.steps)
         sizes = ", then ".join(f"{part.steps:,} updates of {part.batch_tokens:,}" for part in parts)
         notes = [f"{sizes} tokens read the train split {self.passes:.3g} times"]
+        if self.steps <= sum(part.steps for part in self.sizes.ramp):
+            notes.append(f"the run ends before its batch is full ({self.sizes.full:,} tokens): shorten batch_ramp")
         if self.asked_warmup_steps > self.steps:
             notes.append(
                 f"the warm-up ({self.asked_warmup_steps:,} updates) is longer than the run ({self.steps:,}): it is cut "

@@ -62,5 +62,16 @@ def test_one_image_of_one_place_has_no_variance(size, refused):
     assert refusals(Recipe.model_validate(data), None) == ()
 
 
+def test_dropout_is_refused_before_a_run():
+    data = yaml.safe_load(RECIPE.read_text(encoding="utf-8"))
+    data["model"]["dropout"] = {"residual": 0.1}
+    assert "this network drops nothing" in str(next(problems(Recipe.model_validate(data), None)))
+
+
+def test_adapters_are_refused_in_one_line():
+    (problem,) = problems(recipe_with(method={"name": "lora"}), None)
+    assert "adapters stand beside" in str(problem)
+
+
 def test_adapters_have_no_matrices_to_stand_beside():
     assert any("adapters stand beside" in line for line in refusals(recipe_with(method={"name": "lora"}), None))

@@ -14,6 +14,9 @@ from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.evidence.audit import audit, ledger_line
 from trainwright.planner.evidence.finished import placed_run, read_ledgers, runs_as_text
 from trainwright.planner.evidence.ledger import FILE
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.families.config_reader import ConfigReader
+from trainwright.spec.families.resnet import resnet
 from trainwright.spec.workload import Adapter, ParallelPlan
 
 
@@ -41,6 +44,17 @@ def test_a_run_of_adapters_is_read_back_with_them(tmp_path):
     line = json.dumps(ledger_line(plan, compared, model=plan.model, steps=9, **told))
     (run,) = read_ledgers([written(tmp_path / "l.jsonl", line)]).runs
     assert run.workload.adapter == Adapter(rank=4, targets=("query", "up"))
+
+
+def test_a_run_of_a_convolutional_network_is_planned_as_one(tmp_path):
+    line = json.loads(finished(tmp_path))
+    sizes = {"depths": [1, 1], "hidden_sizes": [16, 32], "layer_type": "basic", "image_size": 32}
+    line["model"] = to_json(resnet(ConfigReader(sizes, where="config.json")))
+    line["workload"] |= {"sequence_tokens": 1}
+    ledger = read_ledgers([written(tmp_path / "l.jsonl", json.dumps(line))])
+    assert ledger.broken == ()
+    (run,) = ledger.runs
+    assert isinstance(placed_run(run, cluster("1xh100-sxm")).run.model, ConvNetSpec)
 
 
 @pytest.mark.parametrize(

@@ -77,5 +77,7 @@ def test_the_same_measurement_is_one_run():
     assert same_run(json.dumps(LINE), other)
     other["rows"]["run/tokens per second"] = [1.0, 99_999.0]
     assert not same_run(json.dumps(LINE), other)
+    images = {**LINE, "rows": {"run/images per second": [400.0, 410.0]}}
+    assert same_run(json.dumps(images), images) and not same_run(json.dumps(LINE), images)
     for text in ("{", "3", json.dumps({**LINE, "run": "x"}), json.dumps({**LINE, "rows": None})):
         assert not same_run(text, LINE)

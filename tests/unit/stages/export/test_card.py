@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from trainwright.spec.families.config_reader import ConfigReader
+from trainwright.spec.families.resnet import resnet
 from trainwright.stages.export.card import model_card
 
 
@@ -34,3 +36,12 @@ def test_the_loss_of_a_classifier_is_per_document(tiny, recipe):
 def test_the_card_says_what_training_began_with(tiny, recipe, pretrained, origin):
     card = model_card(recipe, tiny.spec(), summary={}, pretrained=pretrained, dtype="fp32")
     assert f"trained from {origin} with Trainwright." in card
+
+
+def test_a_residual_network_has_stages_and_no_patches(recipe):
+    read = ConfigReader({"depths": [2, 1], "hidden_sizes": [16, 32], "layer_type": "basic"}, where="config.json")
+    card = model_card(recipe, resnet(read), summary={"images": 1760, "steps": 40}, pretrained=False, dtype="fp32")
+    assert "A residual network as a classifier of images" in card
+    assert "| stages | 2 blocks of 16 channels, 1 blocks of 32 channels |" in card
+    assert "| trained on | 1,760 images in 40 steps |" in card
+    assert "patches" not in card and "heads" not in card

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
+import yaml
 
 from trainwright.planner.counts.pieces import LOGITS_CHUNK_MIN_TOKENS
+from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.optimize import TechniqueName
 from trainwright.spec.workload import DatasetFacts
-from trainwright.stages.optimize.techniques import NAIVE, TECHNIQUES, Situation, naive, with_changes
+from trainwright.stages.optimize.techniques import NAIVE, OF_BLOCKS, TECHNIQUES, Situation, naive, with_changes
 from trainwright.stages.plan.build import build_plan
 from trainwright.testing.machine import fake_machine
 
@@ -133,3 +136,17 @@ def test_a_ladder_begins_without_the_graphs_that_the_recipe_has(make_recipe) -> 
     asked = make_recipe(exec={"cuda_graphs": True, "compile": True})
     assert naive(asked) == NAIVE | {"train.exec.cuda_graphs": False}
     assert with_changes(asked, naive(asked)).train.exec.cuda_graphs is False
+
+
+def test_a_convolutional_network_is_left_its_one_pass_and_has_no_attention() -> None:
+    path = Path(__file__).parents[4] / "recipes" / "resnet-digits.yaml"
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data["train"]["duration"] = "20 steps"
+    asked = Recipe.model_validate(data)
+    begun = naive(asked)
+    assert begun == {key: value for key, value in NAIVE.items() if key not in OF_BLOCKS}
+    recipe = with_changes(asked, begun)
+    plan = planned(recipe)
+    here = Situation(asked=asked, recipe=recipe, plan=plan, planned=lambda more: plan, facts=MACHINE.facts)
+    tried = {name: technique.changes(here) for name, technique in TECHNIQUES.items()}
+    assert {name for name in tried if not isinstance(tried[name], str)} <= {"bf16", "compile", "fused-update"}

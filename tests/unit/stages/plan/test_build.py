@@ -240,7 +240,8 @@ def test_a_micro_batch_divides_each_size_of_a_batch_that_grows(tmp_path):
     recipe, on_two = planned_recipe(tmp_path), ParallelPlan(dp_shard=2)
     assert micro_batches(recipe, work) == (6, 3, 2, 1)
     assert micro_batches(recipe, work, on_two) == (3, 1)
-    assert micro_batches(planned_recipe(tmp_path, "train.exec.micro_batch=20"), work) == (6,)
+    assert micro_batches(planned_recipe(tmp_path, "train.exec.micro_batch=20"), work) == (12,)
+    assert micro_batches(planned_recipe(tmp_path, "train.exec.micro_batch=4"), work) == (4,), "the last pass is smaller"
 
 
 def test_the_largest_batch_that_a_recipe_takes_is_planned_in_no_time(planned):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from trainwright.artifact.events import Events
@@ -53,6 +55,11 @@ def test_samples_are_completions_and_the_served_answer(record):
     assert first.overlap in first.completion
     assert "24 bytes" in first.note
     assert second.completion == "    return a + b\n"
+
+
+def test_a_task_whose_models_write_no_text_has_no_samples(record):
+    task = SimpleNamespace(kind=SimpleNamespace(makes="classes"))
+    assert samples(SimpleNamespace(recipe=SimpleNamespace(task=task))) is None
 
 
 def test_without_text_the_recipe_keys_are_named(tmp_path, fake):

@@ -35,6 +35,8 @@ def test_a_batch_that_grows_is_told_and_counted() -> None:
     assert [settings.sequences(step) for step in range(7)] == [1, 1, 1, 2, 4, 4, 4]
     said = "3 updates of 4, then 1 updates of 8, then 2 updates of 16 tokens read the train split 4.33 times"
     assert settings.notes() == [said]
+    short = replace(settings, steps=4)
+    assert short.notes()[1] == "the run ends before its batch is full (16 tokens): shorten batch_ramp"
 
 
 def test_batches_that_were_left_out_have_their_own_sizes() -> None:
