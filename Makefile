@@ -80,7 +80,7 @@ format: setup-dev ## let ruff mend what it can
 
 docs: setup-dev ## build the documentation into site/; a broken link or an untranslated key fails
 	$(BIN)/python docs/recipe_reference.py
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict # --quiet would count no warnings
 	@echo "documentation: site/index.html"
 
 bench: setup-dev ## training speed beside a bare loop, Hugging Face Trainer and, after make peers, litgpt

@@ -5,6 +5,7 @@ Each function does what the command of its name does and returns the nouns that 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from reprlib import repr as shown
@@ -13,6 +14,7 @@ from typing import Any
 from trainwright.artifact import store
 from trainwright.artifact.store import Artifact
 from trainwright.core.config.load import load
+from trainwright.core.environment import wait_briefly
 from trainwright.core.errors import RecipeError
 from trainwright.core.paths import local_path
 from trainwright.hardware.catalogue.models import read_model
@@ -36,6 +38,8 @@ from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.plan.sweep import Sweep, parse_sweep
 from trainwright.planner.plan.sweep import sweep as sweep_of
 from trainwright.planner.search.ranking import Goals, Recommendation
+from trainwright.render.notebook import in_notebook, show_page
+from trainwright.render.watching import watching
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
@@ -312,22 +316,33 @@ def _asked(
     return _question(what, on=on, **fields)
 
 
-def run(recipe: Recipe, *, workspace: str | Path | None = None, upto: str | None = None) -> dict[str, Artifact]:
+def run(
+    recipe: Recipe, *, workspace: str | Path | None = None, upto: str | None = None, progress: bool = True
+) -> dict[str, Artifact]:
     """Makes every artefact of a recipe that is not there yet, and returns all by name.
 
-    Worker processes import the caller's file: call it under ``if __name__ == "__main__":``.
+    Worker processes import the caller's file: call it under ``if __name__ == "__main__":``; a notebook need not.
 
     Args:
         recipe: what to make.
         workspace: where artefacts are kept; None: ``runs/<name of the recipe>``.
         upto: the last stage, such as ``"evaluate"``; None: all of them.
+        progress: whether to show how far it is: on standard error, in a notebook below the cell, where the losses
+            are drawn too and the page of the report is shown at the end.
 
     Raises:
         RecipeError: this is no recipe.
         TrainwrightError: a stage failed; what was finished before is kept.
     """
     _refuse_others(recipe, Recipe, field="recipe", expected="a Recipe, read by load_recipe(FILE)")
-    return run_together(recipe, root=_root(workspace, recipe.name), upto=upto)
+    root = _root(workspace, recipe.name)
+    wait_briefly(os.environ)
+    with watching(wanted=progress) as listeners:
+        made = run_together(recipe, root=root, upto=upto, listeners=listeners)
+    if progress and in_notebook():
+        for page in (each.file("report.html") for each in made.values() if each.manifest.kind == "page"):
+            show_page(page)
+    return made
 
 
 def open_artifact(path: str | Path) -> Artifact:

@@ -19,6 +19,7 @@ FUNCTION_IMPORTS = {
     "src/trainwright/cli/": "a command loads what it needs when it runs: --help stays under 0.2 s",
     "src/trainwright/pipeline/": "a stage's package is loaded when the stage runs, and not when it is skipped",
     "src/trainwright/render/pictures/": "matplotlib is an extra: it is loaded when a picture is drawn",
+    "src/trainwright/render/progress.py": "rich is loaded where bars are drawn on a terminal",
     "src/trainwright/core/extension.py": "a recipe is checked by pydantic; a plan without a recipe never loads it",
     "src/trainwright/core/registry.py": "package.module:name in a recipe is loaded when it is used",
     "src/trainwright/model/families/": "a recipe is checked by ``to_config`` before torch is needed",

@@ -256,8 +256,8 @@ def test_what_is_recommended_meets_its_goals(packaged_only):
 def test_a_run_keeps_its_results_in_the_workspace(recipe, monkeypatch):
     asked = []
     monkeypatch.setattr(runner, "run", lambda recipe, **arguments: asked.append(arguments) or {})
-    api.run(recipe)
-    api.run(recipe, workspace="~/here", upto="data")
+    api.run(recipe, progress=False)
+    api.run(recipe, workspace="~/here", upto="data", progress=False)
     assert asked == [
         {"root": Path("runs/tiny"), "upto": None, "listeners": ()},
         {"root": Path.home() / "here", "upto": "data", "listeners": ()},

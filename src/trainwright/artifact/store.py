@@ -246,7 +246,7 @@ def writing(where: Path, *, field: str = "workspace") -> Iterator[None]:
                 "the file system is gone: {reason}", where=where, fix=fix, reason=error.strerror
             ) from error
         # What is read inside may be missing for other reasons: those errors belong to who reads.
-        gone = error.errno == errno.ENOENT and Path(error.filename or "").is_relative_to(where)
+        gone = error.errno == errno.ENOENT and Path(os.fsdecode(error.filename or "")).is_relative_to(where)
         if error.errno in _REFUSALS or gone:
             raise MachineError(
                 "cannot write: {reason}",

@@ -26,11 +26,12 @@ from trainwright.cli import streams, tables
 from trainwright.cli.options import in_options
 from trainwright.core.errors import RecipeErrors, TrainwrightError
 from trainwright.render.document import document
+from trainwright.render.page import colours
 
 if TYPE_CHECKING:
     import argparse
 
-    from trainwright.cli.progress import Progress
+    from trainwright.render.progress import Progress
 
 WORDS = 5
 """Of a quantity at most: ``52.2 GiB of 78.8 GiB``."""
@@ -141,14 +142,13 @@ class Output:
 
     def progress(self) -> Progress:
         """Returns a listener for events that shows on stderr how far a job is; a context manager."""
-        from trainwright.cli.progress import Progress
+        from trainwright.render.progress import Progress
 
         return Progress(self)
 
     def colored(self, stream: TextIO) -> bool:
         """Returns whether ``stream`` is a terminal that wants colours."""
-        wanted = not self.no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        return wanted and stream.isatty()
+        return not self.no_color and colours(stream, os.environ)
 
     def error(self, error: TrainwrightError, *, traceback: bool) -> None:
         """Print what went wrong: a line for each problem on stderr, or with ``--json`` a document on stdout."""

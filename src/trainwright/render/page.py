@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TextIO
+
+
+def colours(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Returns whether a stream is a terminal that wants colours (https://no-color.org)."""
+    return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb" and stream.isatty()
 
 
 def without_empty(

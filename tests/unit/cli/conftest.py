@@ -1,15 +1,13 @@
-"""A command of our own, a recipe, and a stream that says it is a terminal."""
+"""A command of our own and a recipe."""
 
 from __future__ import annotations
 
-import io
 import sys
 from types import SimpleNamespace
 
 import pytest
 
 from trainwright.cli import main as cli
-from trainwright.cli.output import Output
 
 RECIPE = """\
 name: tiny
@@ -23,30 +21,6 @@ train:
   optimizer:
     lr: 1e-3
 """
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", "160")
-    return Terminal()
-
-
-@pytest.fixture
-def output_to():
-    """``output_to(stderr=..., quiet=True)`` -> Output on string streams."""
-
-    def _output(**options):
-        streams = {"stdout": io.StringIO(), "stderr": io.StringIO()}
-        return Output(**{"command": "fake", **streams, **options})
-
-    return _output
 
 
 @pytest.fixture

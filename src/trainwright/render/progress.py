@@ -99,7 +99,7 @@ class TaskState:
 
 
 class Screen(Protocol):
-    """The part of ``cli.output.Output`` that progress needs."""
+    """What progress is shown on: ``cli.output.Output``, or a program's standard error."""
 
     @property
     def quiet(self) -> bool:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright.cli.progress import Progress, TaskState
+from trainwright.render.progress import Progress, TaskState
 from trainwright.spec.event import Event
 
 
