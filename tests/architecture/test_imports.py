@@ -38,6 +38,7 @@ EXTRAS = {
     "src/trainwright/stages/doctor/": "train",
     "src/trainwright/stages/train/": "train",
     "src/trainwright/stages/evaluate/": "train",
+    "src/trainwright/stages/evaluate/harness/": "train,benchmarks",
     "src/trainwright/stages/evaluate/words.py": "train,baselines",
     "src/trainwright/stages/tune/": "train",
     "src/trainwright/stages/compress/": "train",

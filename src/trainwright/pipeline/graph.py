@@ -30,7 +30,7 @@ from trainwright.core.registry import installed, is_reference, load
 from trainwright.core.source_digest import code_of, source_digest
 from trainwright.core.spelling import unknown
 from trainwright.core.units import parse_duration
-from trainwright.pipeline.base.outside import questions_outside, shape_of_teacher, weights_outside
+from trainwright.pipeline.base.outside import benchmarks_outside, questions_outside, shape_of_teacher, weights_outside
 from trainwright.pipeline.identities import (
     data_identity,
     evaluate_identity,
@@ -174,8 +174,8 @@ def _trained_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
 
 
 def _evaluated_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
-    """Plug-ins' code, questions; of labelled texts, whether the package is there that they are compared by."""
-    code = _code(_network_and_task(recipe)) | questions_outside(recipe)
+    """Plug-ins' code, questions, benchmarks; of labelled texts, whether the package is there that compares them."""
+    code = _code(_network_and_task(recipe)) | questions_outside(recipe) | benchmarks_outside(recipe)
     if recipe.task.kind.needs != "documents-with-labels":
         return code
     return code | {"words": "scikit-learn" if installed("sklearn") else "none"}

@@ -1,12 +1,15 @@
-"""What a stage's result depends on outside the workspace, by content: a base, a teacher, questions."""
+"""What a stage's result depends on outside the workspace, by content: a base, a teacher, questions, benchmarks."""
 
 from __future__ import annotations
+
+from importlib.metadata import version
 
 from trainwright.artifact.hub.base import base_folder, is_on_hub, on_hub, shape_file
 from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.paths import local_path
+from trainwright.core.registry import installed
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.tasks.keys import DistillSection
 
@@ -41,6 +44,15 @@ def base_identity(text: str) -> str:
     """
     folder = base_folder(text, weights=False)
     return f"{on_hub(text).repository}@{folder.name}" if is_on_hub(text) else directory_digest(folder)
+
+
+def benchmarks_outside(recipe: Recipe) -> dict[str, str]:
+    """Returns the harness that measures a recipe's benchmarks, and the digest of tasks of one's own."""
+    section = recipe.evaluate.benchmarks
+    if section is None:
+        return {}
+    harness = {"benchmarks": f"lm-eval {version('lm-eval')}" if installed("lm_eval") else "none"}
+    return harness if section.include is None else harness | {"tasks": directory_digest(local_path(section.include))}
 
 
 def questions_outside(recipe: Recipe) -> dict[str, str]:

@@ -25,6 +25,7 @@ def show(evaluation: Mapping[str, Any], page: Page) -> None:
         for key, table in split["details"].items():
             _show_table(f"{name}: {words(key)}", table, page)
     _show_questions(evaluation.get("questions"), page)
+    _show_benchmarks(evaluation.get("benchmarks"), page)
     for completion in evaluation["completions"]:
         page.line()
         page.heading(completion["prompt"])
@@ -44,6 +45,27 @@ def _show_questions(questions: Mapping[str, Any] | None, page: Page) -> None:
         page.note(f"{questions['too_long']:,} leave no room for an answer in the context, and count as not answered")
     furthest = [{key: _in_one_line(value) for key, value in row.items()} for row in questions["furthest"]]
     _show_table("furthest from right", furthest, page)
+
+
+def _show_benchmarks(benchmarks: Mapping[str, Any] | None, page: Page) -> None:
+    """Shows what the tasks of the harness measured."""
+    if benchmarks:
+        page.line()
+        page.table(BENCHMARK_COLUMNS, benchmark_rows(benchmarks))
+        page.note(benchmarks["harness"])
+
+
+BENCHMARK_COLUMNS = ("benchmark", "metric", "value", "standard error", "examples")
+
+
+def benchmark_rows(benchmarks: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    """Returns a row for each metric of each task."""
+    return [
+        (task, name, f"{metric['value']:.4f}", f"{metric['stderr']:.4f}" if "stderr" in metric else "", f"{count:,}")
+        for task, measured in benchmarks["tasks"].items()
+        for count in (measured["count"],)
+        for name, metric in measured["metrics"].items()
+    ]
 
 
 def _in_one_line(value: Any) -> Any:

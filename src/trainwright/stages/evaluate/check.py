@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainwright.artifact.prompts import length_problems, prompt_problem
-from trainwright.core.errors import RecipeError, TrainwrightError
+from trainwright.core.errors import MissingPackage, RecipeError, TrainwrightError
+from trainwright.core.paths import local_path
+from trainwright.core.registry import installed, load
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.evaluate.questions import read_questions
+
+TASKS = "trainwright.stages.evaluate.harness.tasks:tasks_of"
+"""Loaded where lm-eval is installed and asked for; it reads the names of all tasks, which takes seconds."""
 
 
 def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightError]:
@@ -19,7 +24,12 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
         tokenizer: a tokenizer.json, where there is one: prompts are then counted in its tokens.
     """
     yield from _splits(recipe)
+    without_texts = tuple(_for_texts(recipe))
+    yield from without_texts
+    if without_texts:
+        return
     yield from _questions(recipe)
+    yield from _benchmarks(recipe)
     section, context = recipe.evaluate, recipe.model.context_tokens
     if section.prompts or section.questions is not None:
         yield from length_problems(section, "max_new_tokens", where="evaluate", context_tokens=context)
@@ -34,23 +44,46 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
             )
 
 
+def _for_texts(recipe: Recipe) -> Iterator[TrainwrightError]:
+    """Yields each key that is for a model that writes text, where this one writes none."""
+    if recipe.model_spec(vocabulary=1).writes_text:
+        return
+    for key in ("prompts", "questions", "benchmarks"):
+        if getattr(recipe.evaluate, key):
+            yield RecipeError(
+                "{key} are for a model that writes text",
+                where=f"evaluate.{key}",
+                seen=f"task {recipe.task.name} of {recipe.model.family}",
+                fix=f"leave evaluate.{key} out",
+                key=key,
+            )
+
+
 def _questions(recipe: Recipe) -> Iterator[TrainwrightError]:
     """Yields why the recipe's questions cannot be asked."""
     section = recipe.evaluate.questions
     if section is None:
         return
-    if not recipe.model_spec(vocabulary=1).writes_text:
-        yield RecipeError(
-            "questions are asked of a model that writes text",
-            where="evaluate.questions",
-            seen=f"task {recipe.task.name} of {recipe.model.family}",
-            fix="leave evaluate.questions out",
-        )
-        return
     try:
         read_questions(section)
     except TrainwrightError as error:
         yield error.at("evaluate.questions", seen=" ".join(map(str, filter(None, (error.where, error.seen)))))
+
+
+def _benchmarks(recipe: Recipe) -> Iterator[TrainwrightError]:
+    """Yields why the recipe's benchmarks cannot be measured."""
+    section = recipe.evaluate.benchmarks
+    if section is None:
+        return
+    if section.include is not None and not local_path(section.include).is_dir():
+        yield RecipeError("no such folder", where="evaluate.benchmarks.include", seen=section.include)
+    elif not installed("lm_eval"):
+        yield MissingPackage("lm-eval", needed_for="evaluate.benchmarks", extra="benchmarks")
+    else:
+        try:
+            load(TASKS, kind="function")(section)
+        except TrainwrightError as error:
+            yield error
 
 
 def _splits(recipe: Recipe) -> Iterator[TrainwrightError]:

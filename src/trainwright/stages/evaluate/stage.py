@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from trainwright.artifact.shards import ANSWERED, LABELLED, NUMBERS, TokenDatase
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import Artifact, write_atomically
 from trainwright.core.errors import DataError, MissingPackage, RecipeError
+from trainwright.core.fingerprint import digest
 from trainwright.core.plug_in import blaming
 from trainwright.core.registry import installed, load
 from trainwright.model.bundle import load_network
@@ -36,6 +38,8 @@ from trainwright.stages.evaluate.language import Comparison, compare
 
 WORDS = "trainwright.stages.evaluate.words:by_words"
 """Loaded where scikit-learn is installed."""
+BENCHMARKS = "trainwright.stages.evaluate.harness.measure:measured"
+"""Loaded where benchmarks are asked for, and lm-eval is installed."""
 
 
 def run(context: Context) -> StageResult:
@@ -71,7 +75,10 @@ def run(context: Context) -> StageResult:
     comparison = _comparison(recipe, dataset, splits, results, model=model, trained=trained, events=events)
     for name, baselines in comparison.baselines.items():
         results[name]["baselines"] = baselines
-    questions = _questions(recipe, dataset, model, trained, out=out, events=events)
+    asked = {
+        "questions": _questions(recipe, dataset, model, trained, out=out, events=events),
+        "benchmarks": _benchmarks(recipe, dataset, model, trained, out=out, events=events),
+    }
     record = {
         "format": FORMAT,
         "task": recipe.task.name,
@@ -82,20 +89,25 @@ def run(context: Context) -> StageResult:
         "baselines_skipped": comparison.skipped,
         "completions": comparison.completions,
         "overlap_searched_bytes": comparison.searched_bytes,
-        **({"questions": questions} if questions else {}),
+        **{key: found for key, found in asked.items() if found},
     }
     write_atomically(out / FILE, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-    headline = {
-        f"{name}_{key}": metric["value"]
-        for name, result in results.items()
-        for key, metric in result["metrics"].items()
-    }
-    for key, metric in questions.get("metrics", {}).items():
-        headline[f"questions_{key}"] = metric["value"]
     return StageResult(
-        summary=headline,
+        summary=_headline(results, **asked),
         execution={"device": here.device.type, "threads": threads, "total_s": time.perf_counter() - started},
     )
+
+
+def _headline(
+    splits: Mapping[str, Any], *, questions: Mapping[str, Any], benchmarks: Mapping[str, Any]
+) -> dict[str, float]:
+    """Returns each value by the name of what was measured, and of the metric."""
+    measured = {**splits, **({"questions": questions} if questions else {}), **benchmarks.get("tasks", {})}
+    return {
+        f"{name}_{key}": metric["value"]
+        for name, result in measured.items()
+        for key, metric in result["metrics"].items()
+    }
 
 
 def _in_scale_of(trained: Artifact, dataset: TokenDataset) -> TokenDataset:
@@ -145,6 +157,25 @@ def _questions(
     for name, metric in found["metrics"].items():
         events.metric(f"evaluate/questions/{name}", metric["value"], unit=metric["unit"])
     return found
+
+
+def _benchmarks(
+    recipe: Recipe, dataset: TokenDataset, model: Network, trained: Artifact, *, out: Path, events: Events
+) -> dict[str, Any]:
+    """Returns what the recipe's benchmarks measure, each kept when it is done; nothing where there are none."""
+    section = recipe.evaluate.benchmarks
+    if section is None:
+        return {}
+    if not installed("lm_eval"):
+        raise MissingPackage("lm-eval", needed_for="evaluate.benchmarks", extra="benchmarks")
+    measured = load(BENCHMARKS, kind="function")
+    chats = dataset if recipe.task.kind.needs in ANSWERED else None
+    tasks: dict[str, Any] = {}
+    for name in section.tasks:
+        events.message(f"benchmark {name}")
+        ask = partial(measured, recipe, model, trained.file(TOKENIZER), chats, name, events=events)
+        tasks |= _kept(out / f".benchmark-{digest([name])[:16]}.json", ask)
+    return {"harness": f"lm-eval {version('lm-eval')}", "few_shot": section.few_shot, "tasks": tasks}
 
 
 def _words(dataset: TokenDataset, splits: Mapping[str, tuple[TokenSplit, int]], tokenizer: Tokenizer) -> Comparison:

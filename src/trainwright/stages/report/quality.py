@@ -7,6 +7,8 @@ from typing import Any
 
 from trainwright.render import numbers
 from trainwright.render.results.evaluation import (
+    BENCHMARK_COLUMNS,
+    benchmark_rows,
     curve_points,
     has_baselines,
     has_scores,
@@ -57,6 +59,9 @@ def measured(evaluation: Mapping[str, Any]) -> PageSection:
     if evaluation.get("baselines_skipped"):
         lead += f" Not compared: {evaluation['baselines_skipped']}."
     blocks += [*_curves(splits), *_tables(splits), *_questions(evaluation.get("questions"))]
+    if benchmarks := evaluation.get("benchmarks"):
+        title = f"Benchmarks of {benchmarks['harness']}"
+        blocks.append(Table(title=title, columns=BENCHMARK_COLUMNS, rows=benchmark_rows(benchmarks), right=(2, 3, 4)))
     return PageSection(key="quality", title="Quality", lead=lead, blocks=blocks)
 
 

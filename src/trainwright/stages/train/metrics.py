@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from trainwright.artifact.events import Events, restarts_in
 from trainwright.planner.counts.flops import utilisation
@@ -16,6 +13,9 @@ from trainwright.spec.measures import BESIDE_STEPS, MemoryUse, PhaseTimes
 from trainwright.spec.summary import RECENT_UPDATES, TrainExecution, TrainSummary
 from trainwright.stages.train.step import Update
 
+if TYPE_CHECKING:
+    from trainwright.stages.train.observe.board import Board
+
 Losses = tuple[tuple[float, int], ...]
 """Of each update the summed loss in nats, and over how many targets."""
 
@@ -23,16 +23,6 @@ Losses = tuple[tuple[float, int], ...]
 def mean_loss(losses: Losses) -> float:
     """Returns the mean in nats per target; NaN of no update."""
     return sum(nats for nats, _ in losses) / sum(targets for _, targets in losses) if losses else math.nan
-
-
-class Board(Protocol):
-    """The part of ``torch.utils.tensorboard.SummaryWriter`` that is used here."""
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Record one number."""
-
-    def close(self) -> None:
-        """Write out what is buffered."""
 
 
 class TrainingMetrics:
@@ -141,19 +131,6 @@ class TrainingMetrics:
         self._events.metric(name, value, unit=unit, step=step)
         if self._board is not None:
             self._board.add_scalar(name, value, step)
-
-
-def open_board(directory: Path, *, wanted: bool, first_step: int, events: Events) -> Board | None:
-    """Returns a TensorBoard writer, or None where it is not wanted or not installed (said once, with what helps)."""
-    if not wanted:
-        return None
-    if find_spec("tensorboard") is None:
-        events.message(
-            "no TensorBoard files: run: pip install 'trainwright[report]' (or set train.exec.tensorboard=false)"
-        )
-        return None
-    board: Board = import_module("torch.utils.tensorboard").SummaryWriter(str(directory), purge_step=first_step)
-    return board
 
 
 def summary_of(

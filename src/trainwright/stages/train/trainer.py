@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
@@ -27,13 +27,16 @@ from trainwright.spec.summary import EarlyStopping, Goodput, RankUse, TrainSumma
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress
 from trainwright.stages.train.decisions import Decisions, decide
 from trainwright.stages.train.loader import prefetched
-from trainwright.stages.train.metrics import TrainingMetrics, finite, open_board, summary_of
+from trainwright.stages.train.metrics import TrainingMetrics, finite, summary_of
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.step import Update
 from trainwright.stages.train.stop import TIME_LIMIT, StopRequest, stopped, time_limit
 from trainwright.stages.train.world import ALONE, World
+
+if TYPE_CHECKING:
+    from trainwright.stages.train.observe.board import Board
 
 KEYED = "trainwright.model.dropout:KeyedBatches"
 ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
@@ -45,6 +48,7 @@ POLICY = "trainwright.stages.train.faults.policy"
 BROKEN = "trainwright.stages.train.faults.weights:not_finite"
 STOPPING = "trainwright.stages.train.weights.stopping"
 BUDGET = "trainwright.runtime.timing.recompilation:recompilation_limited"
+BOARD = "trainwright.stages.train.observe.board:open_board"
 AVERAGED = "trainwright.stages.train.weights.average:averaged"
 
 
@@ -151,12 +155,9 @@ class Trainer:
         settings, self._began_s = self.settings, began_s
         asked_s = self.recipe.train.exec.time_limit
         limit = time_limit(asked_s, launched_s, lambda: self.checkpoints.longest_write_s)
-        board = open_board(
-            self.out / "tensorboard",
-            wanted=self.recipe.train.exec.tensorboard and self.world.leads,
-            first_step=self.progress.step,
-            events=events,
-        )
+        board: Board | None = None
+        if self.recipe.train.exec.tensorboard and self.world.leads:
+            board = load(BOARD, kind="writer")(self.out / "tensorboard", first_step=self.progress.step, events=events)
         flops_per_token = training_flops_per_token(settings.model, sequence_tokens=settings.sequence_tokens)
         metrics = TrainingMetrics(
             events,

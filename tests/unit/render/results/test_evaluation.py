@@ -111,3 +111,14 @@ def test_a_classifier_is_shown_beside_words_or_why_it_is_not():
     page = WrittenPage()
     show({"splits": {"test": measured}, "completions": [], "baselines_skipped": "no scikit-learn"}, page)
     assert "macro F1" not in page.tables and page.notes == ["no scikit-learn"]
+
+
+def test_shows_what_benchmarks_measured():
+    page = WrittenPage()
+    metrics = {"acc": {"value": 0.25, "stderr": 0.0123}, "perplexity": {"value": 12.5}}
+    benchmarks = {"harness": "lm-eval 1.2", "tasks": {"mine": {"count": 1500, "version": "1", "metrics": metrics}}}
+    show({"splits": {"test": split(1.7)}, "completions": [], "benchmarks": benchmarks}, page)
+    assert page.tables["benchmark"] == [
+        ("mine", "acc", "0.2500", "0.0123", "1,500"),
+        ("mine", "perplexity", "12.5000", "", "1,500"),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from fixtures.planned_recipe import planned_recipe
+from trainwright.stages.evaluate import check
 from trainwright.stages.evaluate.check import problems
 
 
@@ -34,10 +35,25 @@ def test_questions_are_read_before_anything_runs(tmp_path) -> None:
 
 def test_a_model_that_writes_no_text_is_asked_nothing(tmp_path) -> None:
     (tmp_path / "q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n')
-    asked = f"evaluate.questions={{path: {tmp_path}/q.jsonl}}"
+    asked = f"evaluate={{questions: {{path: {tmp_path}/q.jsonl}}, prompts: [a], benchmarks: {{tasks: [piqa]}}}}"
     classes = ("task={name: classify, labels: [a, b]}", "data.sources=[{kind: jsonl, paths: [x], label_key: y}]")
-    found = [each.where for each in problems(planned_recipe(tmp_path, asked, *classes), None)]
-    assert "evaluate.questions" in found
+    found = [str(each) for each in problems(planned_recipe(tmp_path, asked, *classes), None)]
+    assert [line.partition(" (")[0] for line in found] == [
+        f"evaluate.{key}: {key} are for a model that writes text" for key in ("prompts", "questions", "benchmarks")
+    ]
+
+
+def test_benchmarks_are_known_by_name_before_anything_runs(tmp_path, monkeypatch) -> None:
+    (tmp_path / "mine.yaml").write_text("task: mine\ndataset_path: json\noutput_type: generate_until\n")
+    mine = f"evaluate.benchmarks={{tasks: [mine, hellaswag], include: {tmp_path}}}"
+    assert list(problems(planned_recipe(tmp_path, mine), None)) == []
+    (problem,) = problems(planned_recipe(tmp_path, mine.replace("hellaswag", "hellaswagg")), None)
+    assert (problem.where, problem.what) == ("evaluate.benchmarks.tasks", "unknown benchmark")
+    (problem,) = problems(planned_recipe(tmp_path, "evaluate.benchmarks={tasks: [mine], include: nowhere}"), None)
+    assert (problem.where, problem.seen) == ("evaluate.benchmarks.include", "nowhere")
+    monkeypatch.setattr(check, "installed", lambda package: False)
+    (problem,) = problems(planned_recipe(tmp_path, mine), None)
+    assert problem.fix == "run: pip install 'trainwright[benchmarks]'"
 
 
 def test_an_empty_prompt_is_named_by_its_place(tmp_path) -> None:

@@ -60,6 +60,15 @@ def test_answers_to_questions_are_drawn_and_the_furthest_listed(tmp_path, fake):
     assert table.rows == [["1+1?", "3", "2", "0"]]
 
 
+def test_what_benchmarks_measured_is_a_table(tmp_path, fake):
+    measured = {"mine": {"count": 40, "version": "1", "metrics": {"acc": {"value": 0.25, "stderr": 0.07}}}}
+    evaluation = {"format": 2, "task": "classify", "splits": {"test": CLASSIFIED}}
+    evaluation["benchmarks"] = {"harness": "lm-eval 1.2", "few_shot": None, "tasks": measured}
+    table = quality(fake.run(tmp_path, fake.recipe(), replace={"evaluate": evaluation})).blocks[-1]
+    assert table.title == "Benchmarks of lm-eval 1.2"
+    assert table.rows == [("mine", "acc", "0.2500", "0.0700", "40")]
+
+
 def test_document_sizes_are_open_at_the_top(record):
     table = [block for block in quality(record).blocks if isinstance(block, Table)][-1]
     assert table.columns == ["from", "to", "documents", "text", "bits per byte"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import pytest
 import torch
 
 from trainwright.artifact.events import Events, read_events
 from trainwright.spec.measures import PhaseTimes
-from trainwright.stages.train.metrics import TrainingMetrics, open_board
+from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.step import Update
 
 
@@ -63,29 +62,6 @@ def test_what_is_not_finite_is_returned(tmp_path, loss, norm) -> None:
         metrics = TrainingMetrics(events, None, unit="nats/token", flops_per_token=1.0, peak_flops_per_s=None)
         metrics.add(update(loss, 1, norm), 1)
         assert not math.isfinite(metrics.report(1, {"train/lr": 0.1}, PhaseTimes(forward=1.0), tokens=1))
-
-
-def test_tensorboard_files_hold_the_metrics(tmp_path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    with Events(None, run="r") as events:
-        board = open_board(tmp_path / "board", wanted=True, first_step=0, events=events)
-        metrics = TrainingMetrics(events, board, unit="nats/token", flops_per_token=1.0, peak_flops_per_s=None)
-        metrics.metric("train/loss", 1.25, step=3)
-        board.close()
-    reader = EventAccumulator(str(tmp_path / "board"))
-    reader.Reload()
-    assert [(point.step, point.value) for point in reader.Scalars("train/loss")] == [(3, 1.25)]
-
-
-def test_without_tensorboard_the_pip_line_is_said_once_and_training_goes_on(tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    monkeypatch.setattr("trainwright.stages.train.metrics.find_spec", lambda name: None)
-    said: list[str] = []
-    with Events(None, run="r", listeners=(lambda event: said.append(event.text),)) as events:
-        assert open_board(tmp_path, wanted=True, first_step=0, events=events) is None
-        assert open_board(tmp_path, wanted=False, first_step=0, events=events) is None
-    assert len(said) == 1 and "pip install 'trainwright[" in said[0]
 
 
 def test_a_beaten_peak_is_said_once_and_never_a_share_above_one(tmp_path) -> None:

@@ -1,0 +1,101 @@
+"""A task of one's own, whose right answers are worked out by hand; nothing is downloaded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from fixtures import tiny_models
+from trainwright.artifact.events import Events
+from trainwright.core.errors import DataError
+from trainwright.spec.recipe import Recipe
+from trainwright.stages.evaluate.harness.measure import measured
+
+QUESTIONS = ["def add(left", "for index", "return left", "value", "total +=", "naïve", "text too"]
+CHOICES = [" left", " right", " value"]
+TASK = """\
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {data}}}
+test_split: train
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_target: "{{{{answer}}}}"
+doc_to_choice: "{{{{choices}}}}"
+target_delimiter: ""
+metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
+metadata: {{version: 3}}
+"""
+
+
+@dataclass
+class Told:
+    """What a listener heard, by kind."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    progress: list[tuple[float, float]] = field(default_factory=list)
+
+    def __call__(self, event):
+        if event.kind == "metric":
+            self.metrics[event.name] = event.value
+        elif event.kind == "progress":
+            self.progress.append((event.value, event.total))
+
+
+@pytest.fixture
+def evaluate(tmp_path):
+    """Measures a tiny network by a task of the folder, which has its tokenizer too."""
+    network, tokenizer = tiny_models.decoder(), tiny_models.tokenizer()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+
+    def run(name="mine", **section):
+        recipe = Recipe.model_validate(
+            {
+                "name": "tiny",
+                "model": {"layers": 3, "width": 32, "heads": 4},
+                "data": {"sources": [{"kind": "python-stdlib"}]},
+                "evaluate": {"benchmarks": {"tasks": [name], "include": str(tmp_path)} | section},
+            }
+        )
+        events = Events(None, run="tiny", listeners=(run.told,))
+        return measured(recipe, network, tmp_path / "tokenizer.json", None, name, events=events)
+
+    run.network, run.tokenizer, run.told = network, tokenizer, Told()
+    return run
+
+
+def likeliest(network, tokenizer, question):
+    """The number of the choice whose tokens, by a pass over question and choice, are the likeliest."""
+    scores = []
+    for choice in CHOICES:
+        context, whole = tokenizer.encode(question).ids, tokenizer.encode(question + choice).ids
+        with torch.no_grad():
+            logits = network.logits(network(torch.tensor([whole[:-1]])))[0].log_softmax(dim=-1)
+        scores.append(sum(float(logits[place - 1, whole[place]]) for place in range(len(context), len(whole))))
+    return scores.index(max(scores))
+
+
+def test_the_share_of_right_choices_is_the_one_by_hand_and_a_task_without_data_is_named(evaluate, tmp_path):
+    right = [likeliest(evaluate.network, evaluate.tokenizer, question) for question in QUESTIONS]
+    told = [right[0], right[1], (right[2] + 1) % 3, right[3], (right[4] + 1) % 3, right[5], right[6]]
+    rows = [
+        {"question": question, "choices": CHOICES, "answer": answer}
+        for question, answer in zip(QUESTIONS, told, strict=True)
+    ]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for name in ("mine", "gone"):
+        (tmp_path / f"{name}.yaml").write_text(TASK.format(name=name, data=tmp_path / f"{name}.jsonl"))
+    found = evaluate()["mine"]
+    share = 5 / 7
+    assert (found["count"], found["version"]) == (7, "3")
+    assert found["metrics"]["acc"]["value"] == pytest.approx(share)
+    assert found["metrics"]["acc"]["stderr"] == pytest.approx((share * (1 - share) / 6) ** 0.5)
+    assert evaluate.told.metrics == {"evaluate/mine/acc": pytest.approx(share)}
+    assert evaluate.told.progress[-1] == (21, 21)
+    assert evaluate(limit=4)["mine"]["count"] == 4
+    with pytest.raises(DataError, match=r"^evaluate\.benchmarks\.tasks: a benchmark fails \(seen gone: ") as caught:
+        evaluate("gone")
+    assert "\n" not in str(caught.value)

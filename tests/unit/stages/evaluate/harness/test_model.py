@@ -1,0 +1,98 @@
+"""What the harness is told of a network is what its own model of Hugging Face tells it of the same weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+
+from fixtures import tiny_models
+from trainwright.core.errors import RecipeError
+from trainwright.model import hf
+from trainwright.model.conventions import Conventions
+from trainwright.stages.evaluate.harness.model import HarnessModel
+
+LONG = "for index, value in enumerate(values):\n    total += value * index\n" * 6
+"""More tokens than the context of 96."""
+PAIRS = [
+    ("def add(left", ", right):"),
+    ("", "return left"),
+    ("trailing space ", "value"),
+    (LONG, " + right"),
+    ("x", LONG[:200]),
+    ("你好", "世界"),
+]
+
+
+def asked(kind, *arguments):
+    return [Instance(request_type=kind, doc={}, arguments=each, idx=number) for number, each in enumerate(arguments)]
+
+
+def complete_characters(text):
+    """A text without what stands for bytes that are no character: how many, is each decoder's own choice."""
+    return text.replace("\N{REPLACEMENT CHARACTER}", "")
+
+
+@pytest.fixture(scope="module", params=["llama", "gpt2"])
+def both(request, tmp_path_factory):
+    """Ours and the harness's own, of one network."""
+    network, tokenizer = tiny_models.decoder(request.param), tiny_models.tokenizer()
+    end = tokenizer.token_to_id(tiny_models.END)
+    conventions = Conventions(end_ids=frozenset([end]), start_id=end, chat_template=None, special_tokens={})
+    ours = HarnessModel(network, tokenizer, conventions, batch_sequences=4, progress=lambda done, total: None)
+    folder = tmp_path_factory.mktemp("written")
+    hf.write(folder, network.spec, dict(network.named_parameters()), dtype=torch.float32, extra={"eos_token_id": end})
+    theirs = HFLM(
+        pretrained=transformers.AutoModelForCausalLM.from_pretrained(folder),
+        tokenizer=transformers.PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer, bos_token=tiny_models.END, eos_token=tiny_models.END, pad_token=tiny_models.END
+        ),
+        batch_size=3,
+        max_length=network.spec.context_tokens,
+    )
+    return ours, theirs
+
+
+def test_continuations_are_as_likely(both):
+    ours, theirs = (each.loglikelihood(asked("loglikelihood", *PAIRS), disable_tqdm=True) for each in both)
+    assert [likeliest for _, likeliest in ours] == [likeliest for _, likeliest in theirs]
+    assert [score for score, _ in ours] == pytest.approx([score for score, _ in theirs], rel=1e-4)
+
+
+def test_the_likeliest_continuation_is_known_as_such(both):
+    ours, _ = both
+    (answer,) = ours.generate_until(asked("generate_until", ("def add(left", {"until": [], "max_gen_toks": 1})))
+    if answer:  # an incomplete character, or the end of a text, is no text
+        ((_, likeliest),) = ours.loglikelihood(asked("loglikelihood", ("def add(left", answer)))
+        assert likeliest
+
+
+def test_whole_texts_are_as_likely_in_windows_of_the_context(both):
+    # No part of it comes twice: the harness's own model mixes up equal windows of one text.
+    long = "".join(f"value{number} = {number * number}\n" for number in range(60))
+    texts = [("def add",), (long,), ("value",)]
+    ours, theirs = (
+        each.loglikelihood_rolling(asked("loglikelihood_rolling", *texts), disable_tqdm=True) for each in both
+    )
+    assert ours == pytest.approx(theirs, rel=1e-4)
+
+
+def test_the_same_texts_are_written(both):
+    settings = {"until": ["\n", "z"], "max_gen_toks": 16}
+    requests = asked("generate_until", *((text, settings) for text in ("def add(left", "for index", LONG)))
+    ours, theirs = (each.generate_until(requests, disable_tqdm=True) for each in both)
+    assert list(map(complete_characters, ours)) == list(map(complete_characters, theirs))
+
+
+def test_batches_change_nothing(both):
+    ours, _ = both
+    alone = [ours.loglikelihood(asked("loglikelihood", pair))[0][0] for pair in PAIRS]
+    assert alone == pytest.approx([score for score, _ in ours.loglikelihood(asked("loglikelihood", *PAIRS))], rel=1e-5)
+
+
+def test_an_answer_longer_than_the_context_is_refused(both):
+    ours, _ = both
+    with pytest.raises(RecipeError, match="leaves no room for its question .*answers of 200 tokens, a context of 96"):
+        ours.generate_until(asked("generate_until", ("def", {"until": [], "max_gen_toks": 200})))
