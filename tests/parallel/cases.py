@@ -380,6 +380,7 @@ ENCODERS = (
     Case(layout={"dp_replicate": 2}, family="bert", documents=True, ragged=True, dropout=True),
     Case(layout={"dp_shard": 2, "zero_stage": 2}, family="roberta", micro_batch=1, optimizer="muon", recompute="full"),
     Case(layout={"dp_shard": 2}, family="bert", dtype="fp32", documents=True, ragged=True, dropout=True),
+    Case(layout={"dp_shard": 2}, family="modernbert", model={"window_tokens": 6}, documents=True, recompute="full"),
 )
 """Encoders that fill gaps; they have all of a sequence on each rank."""
 

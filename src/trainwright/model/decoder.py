@@ -44,14 +44,11 @@ INIT_STD = 0.02
 _BUILT: Mapping[str, tuple[object, ...]] = {
     "kind": ("decoder",),
     "positions": ("rope", "learned", "alibi"),
-    "post_norm": (False,),
-    "final_norm": (True,),
-    "further_layers": (0,),
-    "segments": (0,),
-    "pooler": (False,),
-    "image_size": (0,),
+    "pooling": ("first",),
     "convolutions": (None,),
-    "patch_size": (0,),
+    **dict.fromkeys(("first_norm", "final_norm"), (True,)),
+    **dict.fromkeys(("post_norm", "pooler", "head_transform"), (False,)),
+    **dict.fromkeys(("further_layers", "segments", "image_size", "patch_size"), (0,)),
 }
 """Fields of ``ModelSpec`` with the values that this network computes, whatever the other fields are."""
 
@@ -220,11 +217,6 @@ class Decoder(Network):
     def logit_bias(self) -> Float[Tensor, " outputs"] | None:
         """Returns the bias of the language head, or of the classes of tokens, where there is one."""
         return self.head_bias if self.head is None or self.head.bias is None else self.head.bias
-
-    def matrices(self) -> dict[str, nn.Parameter]:
-        """Returns the blocks' matrices by name."""
-        inside = ((f"blocks.{name}", parameter) for name, parameter in self.blocks.named_parameters())
-        return {name: parameter for name, parameter in inside if parameter.ndim == 2}
 
     def tables(self) -> dict[str, nn.Parameter]:
         """Returns the embedding, and the positions where they are learned."""

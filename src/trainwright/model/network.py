@@ -96,9 +96,10 @@ class Network(nn.Module, ABC):
         """Returns what is added to the head's outputs; None where nothing is."""
         return None
 
-    @abstractmethod
     def matrices(self) -> Mapping[str, nn.Parameter]:
-        """Returns by name the matrices between embedding and head: what Muon orthogonalises."""
+        """Returns by name the matrices of the blocks, between embedding and head: what Muon orthogonalises."""
+        inside = ((f"blocks.{name}", parameter) for name, parameter in self.blocks.named_parameters())
+        return {name: parameter for name, parameter in inside if parameter.ndim == 2}
 
     @abstractmethod
     def tables(self) -> Mapping[str, nn.Parameter]:

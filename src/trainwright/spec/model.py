@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from trainwright.core.frozen import dataclass
 from trainwright.core.registry import is_reference
@@ -20,6 +20,7 @@ Positions = Literal["rope", "learned", "alibi", "none"]
 Activation = Literal["silu", "gelu_tanh", "gelu", "relu"]
 Unit = Literal["tokens", "images"]
 ModelKind = Literal["decoder", "encoder", "vision"]
+Pooling = Literal["first", "mean"]
 
 FAMILIES: Mapping[str, str] = {
     "llama": "trainwright.spec.families.llama:FAMILY",
@@ -42,6 +43,7 @@ FAMILIES: Mapping[str, str] = {
     "phi": "trainwright.spec.families.layernorm:PHI",
     "starcoder2": "trainwright.spec.families.layernorm:STARCODER2",
     "bert": "trainwright.spec.families.encoders:BERT",
+    "modernbert": "trainwright.spec.families.modernbert:MODERNBERT",
     "roberta": "trainwright.spec.families.encoders:ROBERTA",
     "deepseek_v2": "trainwright.spec.families.mixtures:DEEPSEEK_V2",
     "deepseek_v3": "trainwright.spec.families.mixtures:DEEPSEEK_V3",
@@ -60,7 +62,7 @@ PLANNED_FAMILIES: tuple[str, ...] = (
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 
 
-HEAD_FIELDS = ("classes", "labels", "language_head", "head_bias", "pooler", "token_classes")
+HEAD_FIELDS = ("classes", "labels", "language_head", "head_bias", "pooler", "pooling", "token_classes")
 """Fields of ``ModelSpec`` that describe the head alone."""
 
 MOST_LAYERS = 10_000  # The deepest transformer that was trained has 1,000 (DeepNet, arXiv 2203.00555).
@@ -76,6 +78,11 @@ class ModelSpec:
 
     The trainer builds ``FAMILIES``; the planner counts every family of ``PLANNED_FAMILIES``.
     """
+
+    unit: ClassVar[Unit] = "tokens"
+    """What it is trained on, counted one by one: an image is a sequence of tokens here."""
+    is_divisible: ClassVar[bool] = True
+    """Layers and matrices can be divided over ranks."""
 
     family: str
     layers: int
@@ -110,13 +117,15 @@ class ModelSpec:
     post_norm: bool = False
     """Norms stand behind each half of a block, over its sum with the stream, not before it (BERT)."""
     embedding_norm: bool = False
+    first_norm: bool = True
+    """The first layer's attention has a norm; without one it reads what the embedding's returns (ModernBERT)."""
     final_norm: bool = True
     qk_norm: bool = False
     """Each head's queries and keys are normalised."""
     sinks: bool = False
     """One learned logit per head in the softmax (gpt-oss)."""
     window_tokens: int | None = None
-    """Sliding-window attention in ``window_layers`` layers; None: whole context."""
+    """Sliding-window attention in ``window_layers`` layers, half to each side in an encoder; None: whole context."""
     window_layers: tuple[int, ...] | None = None
     """Numbers of the layers with the window, from 0; None: all."""
     experts: Experts | None = None
@@ -129,7 +138,10 @@ class ModelSpec:
     segments: int = 0
     """Rows of a token-type embedding (BERT: 2)."""
     pooler: bool = False
-    """A square layer over the first token, before the classes."""
+    """A square layer over the first token, before the classes; ModernBERT's is over their mean too (``pooling``)."""
+    pooling: Pooling = "first"
+    head_transform: bool = False
+    """Pooler and classes of tokens are what stands before an encoder's logits: Linear, GELU, norm (ModernBERT)."""
     classes: int = 0
     """Outputs of a classification head: over the first token (pooler, vision), a decoder's last one, or every token."""
     token_classes: bool = False
@@ -176,6 +188,11 @@ class ModelSpec:
     def makes_logits(self) -> bool:
         """Returns whether there are logits over the vocabulary."""
         return self.language_head if self.language_head is not None else not self.classes
+
+    @property
+    def transforms(self) -> bool:
+        """Returns whether a square layer with a norm stands before the head."""
+        return self.kind == "encoder" and (self.makes_logits or (self.head_transform and self.classes > 0))
 
     @property
     def blocks(self) -> int:
@@ -232,11 +249,6 @@ class ModelSpec:
         return self.head_size if self.latent is None else self.latent.value_size
 
     @property
-    def unit(self) -> Unit:
-        """Returns what it is trained on, counted one by one: an image is a sequence of tokens here."""
-        return "tokens"
-
-    @property
     def sees_images(self) -> bool:
         """Returns whether its input is images."""
         return self.kind == "vision"
@@ -250,11 +262,6 @@ class ModelSpec:
     def batch_unit_tokens(self) -> int:
         """Returns the tokens of one of them."""
         return self.context_tokens if self.sees_images else 1
-
-    @property
-    def is_divisible(self) -> bool:
-        """True: layers and matrices can be divided over ranks."""
-        return True
 
     def body_differences(self, base: ModelSpec) -> tuple[str, ...]:
         """Returns the names of the fields that keep the embedding and blocks of ``base`` from fitting this shape.

@@ -1,10 +1,11 @@
-"""``Encoder``: BERT and its like, built from a ``ModelSpec``.
+"""``Encoder``: BERT, ModernBERT and their like, built from a ``ModelSpec``.
 
 Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``rows`` (of hidden states), ``outputs`` (of the head).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,12 +17,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from trainwright.core.registry import load
-from trainwright.model.attention import Attention
+from trainwright.model.attention import Attention, Mask
 from trainwright.model.decoder import DROPOUTS, INIT_STD, SELECTIVE
-from trainwright.model.encoder.block import EncoderBlock, both_ways
+from trainwright.model.encoder.block import EncoderBlock, PreNormBlock, seen_both_ways
 from trainwright.model.layers import Linear, make_norm
 from trainwright.model.network import Network, unbuilt
 from trainwright.model.parts.plain import PLAIN
+from trainwright.model.parts.rotary import Rotary, RotaryTable
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, Recompute
 
@@ -29,15 +31,14 @@ if TYPE_CHECKING:
     from trainwright.model.cache import KVCache
     from trainwright.model.dropout import Dropouts
 
+_FREE = ("gated", "norm_bias", "first_norm", "window_tokens", "window_layers", "window_rope_theta", "head_transform")
+"""Fields that networks of images leave out, and this one computes."""
 _BUILT: Mapping[str, tuple[object, ...]] = {
-    **PLAIN,
+    **{name: values for name, values in PLAIN.items() if name not in _FREE},
     "kind": ("encoder",),
-    "positions": ("learned",),
+    "positions": ("learned", "rope"),
     "activation": ("gelu",),
-    "post_norm": (True,),
-    "head_bias": (True,),
     "embedding_norm": (True,),
-    "final_norm": (False,),
     "image_size": (0,),
     "convolutions": (None,),
     "patch_size": (0,),
@@ -48,17 +49,24 @@ _BUILT: Mapping[str, tuple[object, ...]] = {
 def refusals(spec: ModelSpec) -> tuple[str, ...]:
     """Returns why this encoder is not the network that the spec describes, a line for each field; empty where it is."""
     built = dict(_BUILT)
-    built["qkv_bias"] = built["output_bias"] = (None, spec.bias)
     built["language_head"] = (None, False) if spec.classes else (None, True, False)
+    if spec.head_transform:
+        del built["pooling"]
+    if spec.post_norm:
+        built["first_norm"] = (True,)
+    if spec.positions != "rope":
+        built["window_rope_theta"] = (None,)
     return unbuilt("the encoder", spec, built)
 
 
 class Encoder(Network):
     """A transformer whose tokens see both ways (Devlin et al., 2018).
 
-    Its head gives logits over the vocabulary through a transform (Linear, GELU, norm); or over ``spec.classes``, of the
-    first token through the pooler (Linear, tanh) where the spec has one, else of every token; or there is none.
-    ``documents`` keep tokens apart as in a decoder: padding is a document of its own. Its tokens are all of segment 0.
+    Its head gives logits over the vocabulary through a transform (Linear, GELU, norm); or over ``spec.classes``, of one
+    state for each sequence through the pooler (Linear, tanh) where the spec has one, else of every token; or there is
+    none. With ``head_transform`` the transform stands before classes too, in the pooler's place (Warner et al., 2024,
+    arXiv 2412.13663). ``documents`` keep tokens apart as in a decoder: padding is a document of its own. Its tokens are
+    all of segment 0.
 
     Args:
         spec: the shape.
@@ -81,21 +89,27 @@ class Encoder(Network):
         self.dropouts: Dropouts | None = None if drops is None else drops(spec.dropout, spec.layers)
         width = spec.width
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, width))
-        self.positions = nn.Parameter(torch.empty(spec.context_tokens + spec.extra_positions, width))
+        learned, rows = spec.positions == "learned", spec.context_tokens + spec.extra_positions
+        self.positions = nn.Parameter(torch.empty(rows, width)) if learned else None
         self.segments = nn.Parameter(torch.empty(spec.segments, width)) if spec.segments else None
         self.embedding_norm = make_norm(spec)
-        self.blocks = nn.ModuleList(EncoderBlock(spec, layer) for layer in range(spec.layers))
+        exact, own = torch.promote_types(dtype, torch.float32), spec.window_rope_theta is not None
+        self.rotary = None if learned else RotaryTable(spec, dtype=exact)
+        self.window_rotary = RotaryTable(spec, windowed=True, dtype=exact) if own else self.rotary
+        block = EncoderBlock if spec.post_norm else PreNormBlock
+        self.blocks = nn.ModuleList(block(spec, layer) for layer in range(spec.layers))
         self.recompute_in(0 if recompute == "none" else spec.layers)
-        self.pooler = Linear(width, width, bias=True) if spec.pooler else None
-        self.transform = Linear(width, width, bias=True) if spec.makes_logits else None
-        self.transform_norm = make_norm(spec) if spec.makes_logits else None
+        self.norm = make_norm(spec) if spec.final_norm else None
+        self.pooler = Linear(width, width, bias=True) if spec.pooler and not spec.head_transform else None
+        self.transform = Linear(width, width, bias=spec.bias) if spec.transforms else None
+        self.transform_norm = make_norm(spec) if spec.transforms else None
         self.head: Linear | None = None
         self.head_bias: nn.Parameter | None = None
         if spec.classes:
             self.head = Linear(width, spec.classes, bias=True)
         elif spec.makes_logits and not spec.tied:
-            self.head = Linear(width, spec.vocabulary, bias=True)
-        elif spec.makes_logits:
+            self.head = Linear(width, spec.vocabulary, bias=spec.head_bias)
+        elif spec.makes_logits and spec.head_bias:
             self.head_bias = nn.Parameter(torch.empty(spec.vocabulary))
 
     @property
@@ -109,14 +123,9 @@ class Encoder(Network):
         return self.head_bias if self.head is None else self.head.bias
 
     def head_names(self) -> frozenset[str]:
-        """Returns the names of what stands on the blocks, without the pooler, which a base brings along."""
-        parts = ("head.", "head_bias", "transform.", "transform_norm.")
+        """Returns the names of what stands on the blocks, without what a base brings along: what other tasks have."""
+        parts = ("head.", "head_bias", *(() if self.spec.head_transform else ("transform.", "transform_norm.")))
         return frozenset(name for name, _ in self.named_parameters() if name.startswith(parts))
-
-    def matrices(self) -> dict[str, nn.Parameter]:
-        """Returns the blocks' matrices by name."""
-        inside = ((f"blocks.{name}", parameter) for name, parameter in self.blocks.named_parameters())
-        return {name: parameter for name, parameter in inside if parameter.ndim == 2}
 
     def tables(self) -> dict[str, nn.Parameter]:
         """Returns the embeddings of tokens, positions and segments."""
@@ -161,15 +170,27 @@ class Encoder(Network):
         x = self._embedded(tokens, positions)
         draw = None if self.dropouts is None or not self.training else self.dropouts.draw(tokens, samples, None)
         x = x if draw is None else draw.embedded(x)
-        mask = None if documents is None else both_ways(documents, x.dtype)
-        for block in self.blocks:
+        sights = self._sights(positions, documents, x)
+        for layer, block in enumerate(self.blocks):
+            rotary, mask = sights[self.spec.window_of(layer)]
             if block.recomputed and self.training:
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
                 kept = {} if self._selective is None else self._selective(block)
-                x = again(block, x, None, mask, draw, **kept)
+                x = again(block, x, rotary, mask, draw, **kept)
             else:
-                x = block(x, None, mask, draw)
-        return x
+                x = block(x, rotary, mask, draw)
+        return x if self.norm is None else self.norm(x)
+
+    def _sights(
+        self, positions: Int[Tensor, "#batch seq"], documents: Int[Tensor, "batch seq"] | None, x: Tensor
+    ) -> Mapping[int | None, tuple[Rotary | None, Mask | None]]:
+        """Returns turns by positions and what tokens see, by the window of layers; made once for all that share it."""
+        sights = {}
+        for window in {self.spec.window_of(layer): None for layer in range(self.spec.layers)}:
+            table = self.rotary if window is None else self.window_rotary
+            rotary = None if table is None else table(positions, x.dtype, tokens=x.shape[1])
+            sights[window] = rotary, seen_both_ways(documents, x, window=window)
+        return sights
 
     def _embedded(
         self, tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, "#batch seq"]
@@ -177,7 +198,8 @@ class Encoder(Network):
         x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
         if self.segments is not None:
             x = x + self.segments[0].to(x.dtype)
-        x = x + F.embedding(positions + self.spec.extra_positions, self.positions).to(x.dtype)
+        if self.positions is not None:
+            x = x + F.embedding(positions + self.spec.extra_positions, self.positions).to(x.dtype)
         return self.embedding_norm(x)
 
     def head_input(self, hidden: Tensor) -> Tensor:
@@ -198,9 +220,11 @@ class Encoder(Network):
     def initialise(self, seed: int) -> None:
         """Fill every parameter from a generator of its own, keyed by the seed and the parameter's name order.
 
-        Matrices are normal with ``INIT_STD`` (Devlin et al., 2018); norms are one, biases zero.
+        Matrices are normal with ``INIT_STD`` (Devlin et al., 2018); norms are one, biases zero. With norms before
+        sub-layers, what these write into the stream is scaled by 1/sqrt(2 layers), as in a decoder.
         """
         generator = torch.Generator().manual_seed(seed)
+        added = () if self.spec.post_norm else ("out.weight", "down.weight")
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 parameter.zero_()
@@ -208,4 +232,5 @@ class Encoder(Network):
                 parameter.fill_(1.0)
             else:
                 values = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
-                parameter.copy_(values.mul_(INIT_STD))
+                scale = math.sqrt(2 * self.spec.layers) if added and name.endswith(added) else 1
+                parameter.copy_(values.mul_(INIT_STD / scale))

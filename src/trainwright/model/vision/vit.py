@@ -119,11 +119,6 @@ class ViT(Network):
         """Returns the head's bias."""
         return self.head.bias
 
-    def matrices(self) -> dict[str, nn.Parameter]:
-        """Returns the blocks' matrices by name."""
-        inside = ((f"blocks.{name}", parameter) for name, parameter in self.blocks.named_parameters())
-        return {name: parameter for name, parameter in inside if parameter.ndim == 2}
-
     def tables(self) -> dict[str, nn.Parameter]:
         """Returns none: every patch, and every position, has a gradient in every step."""
         return {}

@@ -68,10 +68,9 @@ def count_flops(model: AnyModel, *, sequences: int, sequence_tokens: int) -> Flo
         sums[part] += 2 * rows * matrix.layers * matrix.elements
     pair = 2 * sequences * model.heads * (model.score_size + model.value_size)
     full, windowed = tokens**2, model.windowed_layers
-    hidden = 0
-    if model.kind == "decoder":
-        seen = _visible_pairs(tokens, model.window_tokens)
-        hidden = pair * (windowed * (2 * full - seen) + (model.blocks - windowed) * full) // 2
+    causal = model.kind == "decoder"
+    seen = _visible_pairs(tokens, model.window_tokens, causal=causal)
+    hidden = pair * (windowed * (2 * full - seen) + causal * (model.blocks - windowed) * full) // 2
     return Flops(**sums, attention=model.blocks * pair * full, hidden=hidden)
 
 
@@ -80,13 +79,16 @@ def tokens_of_a_sequence(model: AnyModel, sequence_tokens: int) -> int:
     return model.context_tokens if model.sees_images else sequence_tokens
 
 
-def _visible_pairs(tokens: int, window_tokens: int | None) -> int:
-    """Returns twice the pairs that a causal window leaves: a triangle, then a band; the diagonal counts half.
+def _visible_pairs(tokens: int, window_tokens: int | None, *, causal: bool) -> int:
+    """Returns twice the pairs that a window leaves; one of the whole sequence leaves all, a causal one half of them.
 
-    A window of the whole sequence leaves half of the square.
+    A causal one leaves a triangle, then a band, and half of the diagonal; one both ways half of itself on each side.
     """
     window = tokens if window_tokens is None else min(window_tokens, tokens)
-    return window * (2 * tokens - window)
+    if causal:
+        return window * (2 * tokens - window)
+    side = tokens - 1 if window_tokens is None else min(window_tokens // 2, tokens - 1)
+    return 2 * (tokens * (2 * side + 1) - side * (side + 1))
 
 
 def training_flops_per_token(model: AnyModel, *, sequence_tokens: int) -> float:

@@ -148,12 +148,14 @@ def _heads(model: ModelSpec) -> Iterator[Matrix]:
     width = model.width
     if model.further_layers:
         yield Matrix("further", width, 2 * width, "further", layers=model.further_layers)
+    if model.transforms:
+        yield Matrix(
+            "transform", width, width, "head", bias=model.bias, per_sequence=model.pooler and model.head_transform
+        )
     if model.makes_logits:
-        if model.kind == "encoder":
-            yield Matrix("transform", width, width, "head", bias=True)
         rows, bias = 1 + model.further_layers, model.head_bias
         yield Matrix("vocabulary", model.vocabulary, width, "head", rows=rows, bias=bias, tied=model.tied)
-    if model.pooler:
+    if model.pooler and not model.head_transform:
         yield Matrix("pooler", width, width, "head", bias=True, per_sequence=True)
     if model.classes:
         # A decoder's classes read its last token and have no bias, as Hugging Face's have; those of tokens have one.
@@ -198,10 +200,10 @@ def parameter_counts(model: AnyModel) -> dict[str, int]:
 
 def _norm_parameters(model: ModelSpec) -> int:
     scale = 2 if model.norm == "layernorm" and model.norm_bias else 1
-    transform = model.kind == "encoder" and model.makes_logits
     # What predicts a further token has a norm for each of its two inputs, and the last one for itself.
     further = (2 + model.final_norm) * model.further_layers
-    wide = model.blocks * model.norms_per_block + model.final_norm + model.embedding_norm + transform + further
+    inside = model.blocks * model.norms_per_block - (not model.first_norm)
+    wide = inside + model.final_norm + model.embedding_norm + model.transforms + further
     narrow = 2 * model.head_size * model.qk_norm
     if model.latent is not None:
         narrow += model.latent.kv_rank + (model.latent.query_rank or 0)
@@ -260,11 +262,7 @@ def factored_elements(model: ModelSpec) -> int:
     Shazeer and Stern, 2018, arXiv 1804.04235, algorithm 4; without its step count.
     """
     sizes = [(each.outputs, each.inputs, each.layers * each.copies) for each in matrices(model) if not each.tied]
-    if model.kind != "vision":
-        sizes.append((model.vocabulary, model.width, 1))
-    if model.positions == "learned":
-        sizes.append((model.context_tokens + model.extra_positions, model.width, 1))
-    if model.segments:
-        sizes.append((model.segments, model.width, 1))
+    positions = model.context_tokens + model.extra_positions if model.positions == "learned" else 0
+    sizes += [(rows, model.width, 1) for rows in (model.vocabulary, positions, model.segments) if rows]
     whole = total_parameters(model) - sum(rows * columns * count for rows, columns, count in sizes)
     return whole + sum((rows + columns) * count for rows, columns, count in sizes)

@@ -43,8 +43,8 @@ def _bert_head(read: ConfigReader, prefix: str) -> dict[str, Any]:
         f"{prefix}ForMaskedLM": {},
         f"{prefix}ForPreTraining": {"language_head": True, "pooler": True, "classes": 2},
         f"{prefix}ForNextSentencePrediction": {"pooler": True, "classes": 2},
-        f"{prefix}ForSequenceClassification": {"pooler": True, **_classes(read)},
-        f"{prefix}ForTokenClassification": _classes(read),
+        f"{prefix}ForSequenceClassification": {"pooler": True, **classes_of(read)},
+        f"{prefix}ForTokenClassification": classes_of(read),
         f"{prefix}ForQuestionAnswering": {"classes": read.labels()},
         f"{prefix}Model": {"language_head": False, "pooler": True},
     }
@@ -53,7 +53,8 @@ def _bert_head(read: ConfigReader, prefix: str) -> dict[str, Any]:
     return heads[name]
 
 
-def _classes(read: ConfigReader) -> dict[str, Any]:
+def classes_of(read: ConfigReader) -> dict[str, Any]:
+    """Returns the fields of a head that tells classes alone."""
     return {"classes": read.labels(), "labels": read.label_names(), "language_head": False}
 
 

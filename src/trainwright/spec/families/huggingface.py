@@ -8,7 +8,7 @@ from typing import Any
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.spec.convnet import ConvNetSpec
-from trainwright.spec.families import encoders, experts, gpt2, layernorm, llama, rmsnorm, vit
+from trainwright.spec.families import encoders, experts, gpt2, layernorm, llama, modernbert, rmsnorm, vit
 from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.model import ModelSpec
 
@@ -30,6 +30,7 @@ READERS: Mapping[str, Callable[[ConfigReader], ModelSpec | ConvNetSpec]] = {
     "llama": llama.llama,
     "mistral": rmsnorm.mistral,
     "mixtral": experts.mixtral,
+    "modernbert": modernbert.modernbert,
     "mpt": layernorm.mpt,
     "opt": layernorm.opt,
     "phi": layernorm.phi,

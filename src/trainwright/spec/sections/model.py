@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import Field as Field_
 from dataclasses import fields, is_dataclass, replace
 from typing import Annotated, Any, Self
 
@@ -20,6 +19,7 @@ from trainwright.spec.parts.latent import LatentAttention
 from trainwright.spec.parts.rotary import RopeScaling
 from trainwright.spec.sections.base import Count, Section
 from trainwright.spec.sections.model_parts import (
+    NONE_AS_ZERO,
     ConvolutionsSection,
     DropoutSection,
     ExpertsSection,
@@ -294,7 +294,7 @@ def _varied(name: str, shape: ModelSpec) -> Any:
         return list(value) if isinstance(value, tuple) else value
     if name == "window_layers":
         return list(range(shape.blocks))
-    return 0 if name in ("score_cap", "logit_cap") else shape.bias
+    return 0 if name in NONE_AS_ZERO else shape.bias
 
 
 def _as_json(value: Any) -> Any:
@@ -317,9 +317,6 @@ def _written(value: Any) -> Any:
     """Returns a field of a shape as a recipe has it: of a record what differs from its defaults."""
     if not is_dataclass(value):
         return value
-    parts = [(field.name, getattr(value, field.name)) for field in fields(value) if _differs(value, field)]
+    known = ((field, getattr(value, field.name)) for field in fields(value))
+    parts = [(field.name, part) for field, part in known if part != field.default]
     return f"{{{', '.join(f'{name}: {part}' for name, part in parts)}}}"
-
-
-def _differs(record: Any, field: Field_[Any]) -> bool:
-    return bool(getattr(record, field.name) != field.default)

@@ -6,10 +6,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from trainwright.spec.model import Activation, Norm, Positions
+from trainwright.spec.model import Activation, Norm, Pooling, Positions
 from trainwright.spec.parts.experts import Balance
 from trainwright.spec.parts.rotary import RopeKind
 from trainwright.spec.sections.base import Section
+
+NONE_AS_ZERO = ("score_cap", "logit_cap", "window_rope_theta")
+"""Fields of ``ModelSpec`` that are None where a recipe writes 0."""
 
 
 class DropoutSection(Section):
@@ -111,16 +114,16 @@ class VariantSection(Section):
     bias: bool | None = Field(None, description="biases of matrices")
     qkv_bias: bool | None = Field(None, description="biases of queries, keys and values; default: as bias")
     output_bias: bool | None = Field(None, description="bias of attention's output; default: as bias")
+    pooling: Pooling | None = Field(None, description="classes of a document by its first token, or the mean of all")
     qk_norm: bool | None = Field(None, description="normalised queries and keys")
     window_layers: tuple[int, ...] | None = Field(None, description="layers, from 0, that have the window")
+    window_rope_theta: float | None = Field(None, ge=0, description="their rotary base; 0: that of all")
     score_cap: float | None = Field(None, ge=0, description="soft bound of attention's scores; 0: none")
     logit_cap: float | None = Field(None, ge=0, description="soft bound of the logits; 0: none")
 
     def fields(self, *, layers: int) -> dict[str, Any]:
         """Returns the fields of ``ModelSpec`` that are given, for a network of so many layers."""
-        given = {name: value for name, value in self if value is not None}
-        for name in ("score_cap", "logit_cap"):
-            given |= {name: given[name] or None} if name in given else {}
+        given = {name: value or None if name in NONE_AS_ZERO else value for name, value in self if value is not None}
         if given.get("window_layers") == tuple(range(layers)):
             given["window_layers"] = None  # in all is what it is when nothing is said
         return given

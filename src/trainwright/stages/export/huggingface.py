@@ -63,7 +63,8 @@ class HuggingFace:
         if network.spec.classes or network.spec.kind == "encoder":
             # The padding token says to Hugging Face which tokens of a padded text are none; a family may have its own.
             form = huggingface_config(network.spec, where="export")
-            extra["pad_token_id"] = form.get("pad_token_id", end_id)
+            own = form.get("pad_token_id")
+            extra["pad_token_id"] = end_id if own is None else own
         if network.spec.classes:
             extra |= _outputs(network.spec, recipe, trained)
         if recipe.task.kind.problem_type is not None:

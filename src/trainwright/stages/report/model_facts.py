@@ -81,7 +81,8 @@ def _attention(model: ModelSpec) -> Iterator[tuple[str, str]]:
     if model.latent is not None:
         yield "latent attention", _latent(model.latent, model.kv_heads)
     if model.window_tokens is not None:
-        yield "attention window", f"{model.window_tokens:,} tokens in {_windowed(model)}"
+        sides = ", half on each side" if model.kind == "encoder" else ""
+        yield "attention window", f"{model.window_tokens:,} tokens in {_windowed(model)}{sides}"
 
 
 def _windowed(model: ModelSpec) -> str:
@@ -158,6 +159,8 @@ def _normalisation(model: ModelSpec) -> str:
         text += f", weights plus {model.norm_offset:g}"
     if model.embedding_norm:
         text += ", after the embedding too"
+    if not model.first_norm:
+        text += ", none before the first attention"
     return text if model.final_norm else text + ", none after the last block"
 
 
@@ -204,9 +207,8 @@ def _ends(model: ModelSpec) -> Iterator[tuple[str, str]]:
     if model.classes:
         names = "" if model.labels is None else f" ({', '.join(model.labels)})"
         where = ", behind a pooler" if model.pooler else ", of every token" if model.tells_tokens else ""
-        yield (
-            "classes",
-            f"{model.classes:,}{names}{where}",
-        )
+        where += " over the mean of all tokens" if model.pooling == "mean" else ""
+        where += ", which is a layer with GELU and a norm" if model.head_transform else ""
+        yield "classes", f"{model.classes:,}{names}{where}"
     elif model.pooler:
         yield "pooler", "over the first token"

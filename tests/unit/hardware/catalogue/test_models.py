@@ -113,6 +113,7 @@ def test_no_name_stands_for_two_models():
         ("mistralai/Mistral-7B-v0.1", "mistral-7b"),
         ("google/gemma-2-9b-it", "gemma2-9b"),
         ("bert-base-uncased", "bert-base"),
+        ("answerdotai/ModernBERT-base", "modernbert-base"),
         ("gpt3", "gpt3-175b"),
     ],
 )

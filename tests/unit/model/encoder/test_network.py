@@ -25,23 +25,16 @@ PADDING = torch.arange(9) >= torch.tensor([[9], [4], [6], [1]])
 REFUSED = {
     "kind": "decoder",
     "positions": "none",
-    "gated": True,
     "activation": "silu",
     "norm": "rmsnorm",
-    "norm_bias": False,
-    "post_norm": False,
-    "head_bias": False,
+    "first_norm": False,
+    "pooling": "mean",
     "token_classes": True,
     "norms_per_block": 4,
     "parallel_residual": True,
     "embedding_norm": False,
-    "final_norm": True,
     "qk_norm": True,
-    "qkv_bias": False,
-    "output_bias": False,
     "sinks": True,
-    "window_tokens": 16,
-    "window_layers": (1,),
     "experts": Experts(count=4, active=2, ffn_width=8),
     "latent": LatentAttention(query_rank=None, kv_rank=8, rope_size=4, value_size=8),
     "further_layers": 1,
@@ -58,7 +51,8 @@ REFUSED = {
 }
 BUILT = {"family", "layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "vocabulary", "context_tokens"}
 BUILT |= {"tied", "norm_epsilon", "rope_theta", "bias", "extra_positions", "segments", "pooler", "classes", "labels"}
-BUILT |= {"language_head", "dropout"}
+BUILT |= {"language_head", "dropout", "gated", "norm_bias", "post_norm", "final_norm", "head_bias", "qkv_bias"}
+BUILT |= {"output_bias", "window_tokens", "window_layers", "head_transform"}
 
 
 def test_every_field_of_the_spec_is_built_or_refused() -> None:
@@ -84,6 +78,44 @@ def test_a_token_sees_both_sides_and_no_padding(tiny) -> None:
     assert not torch.allclose(network(changed)[:, 0], network(TOKENS)[:, 0])
 
 
+WINDOW = {"window_tokens": 4, "window_layers": (0, 2)}
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@pytest.mark.parametrize("kernel", ["math", "sdpa"])
+def test_documents_and_padding_are_apart_to_the_bit(tiny, family, kernel) -> None:
+    """Two packed documents and padding: what stands in one changes no bit of the others, with windows or without."""
+    network = tiny.encoder(family, **WINDOW)
+    network.use(KernelChoice(attention=kernel))
+    documents = torch.tensor([[0] * 4 + [1] * 3 + [2] * 2] * 4)
+    whole = network(TOKENS, documents=documents)
+    for number in (1, 2):
+        inside = documents == number
+        other = network(torch.where(inside, (TOKENS + 7) % 320, TOKENS), documents=documents)
+        assert torch.equal(other[~inside], whole[~inside])
+        assert not torch.allclose(other[inside], whole[inside])
+
+
+def test_a_window_lies_on_both_sides(tiny) -> None:
+    """One windowed layer: a changed token changes itself, and what is at most half a window away."""
+    network = tiny.encoder("modernbert", layers=1, window_tokens=4, window_layers=None)
+    whole = network(TOKENS)
+    changed = TOKENS.clone()
+    changed[:, 4] += 1
+    differs = (network(changed) != whole).any(dim=2)
+    assert differs.tolist() == [[2 <= place <= 6 for place in range(9)]] * 4
+    wide = tiny.encoder("modernbert", layers=1, window_tokens=16, window_layers=None)
+    everything = tiny.encoder("modernbert", layers=1, window_tokens=None, window_layers=None)
+    assert torch.equal(wide(TOKENS), everything(TOKENS)), "a window that reaches all hides nothing"
+
+
+def test_windowed_layers_turn_by_a_base_of_their_own(tiny) -> None:
+    one, other = (tiny.encoder("modernbert", window_rope_theta=base, rope_theta=5e4) for base in (1e4, 5e4))
+    same = tiny.encoder("modernbert", window_rope_theta=None, rope_theta=5e4)
+    assert torch.equal(other(TOKENS), same(TOKENS))
+    assert not torch.allclose(one(TOKENS), other(TOKENS))
+
+
 @pytest.mark.parametrize("attention", ["math", "sdpa"])
 def test_kernels_agree(tiny, attention) -> None:
     network = tiny.encoder(dtype=torch.float64)
@@ -106,9 +138,9 @@ def test_parts_of_sequences_and_caches_are_refused(tiny, asked) -> None:
         tiny.encoder()(TOKENS, **asked)
 
 
-@pytest.mark.parametrize("recompute", ["full", "selective"])
-def test_recomputation_changes_no_bit(tiny, recompute) -> None:
-    spec = tiny.spec("bert", dropout=Dropout(residual=0.2, embedding=0.1, attention=0.3))
+@pytest.mark.parametrize(("family", "recompute"), [("bert", "full"), ("bert", "selective"), ("modernbert", "full")])
+def test_recomputation_changes_no_bit(tiny, family, recompute) -> None:
+    spec = tiny.spec(family, dropout=Dropout(residual=0.2, embedding=0.1, attention=0.3))
     gradients = []
     for how in ("none", recompute):
         network = build_network(spec, recompute=how)
@@ -129,6 +161,9 @@ def test_the_head_is_what_another_task_replaces(tiny) -> None:
     }
     classes = tiny.encoder(classes=3, pooler=True, language_head=False)
     assert classes.head_names() == {"head.weight", "head.bias"}
+    transformed = tiny.encoder("modernbert", classes=3, pooler=True, language_head=False)
+    assert transformed.head_names() == {"head.weight", "head.bias"}
+    assert transformed.transform is not None, "it is what a base brings along"
     bare = tiny.encoder(language_head=False)
     assert not bare.head_names()
     with pytest.raises(ValueError, match="no head"):

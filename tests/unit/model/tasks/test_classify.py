@@ -58,7 +58,8 @@ def made_network(dataset: TokenDataset, family: str = "llama", dtype=torch.float
     with torch.no_grad():
         network.head_weight.mul_(50)  # so that predictions differ
         if network.spec.kind == "encoder":  # the first token of every document is the same
-            for matrix in (*network.matrices().values(), network.pooler.weight):
+            square = network.transform if network.pooler is None else network.pooler
+            for matrix in (*network.matrices().values(), square.weight):
                 matrix.mul_(20)
     return network.to(dtype)
 
@@ -80,14 +81,15 @@ class TestContract(TaskContract):
 
 
 def alone(network: Network, ids: torch.Tensor, end: int) -> torch.Tensor:
-    """Logits of a document: of a decoder's last token, of an encoder's first one in its frame."""
+    """Logits of a document: of a decoder's last token, of an encoder's first one in its frame, or of all its tokens."""
     if network.spec.kind == "decoder":
         return network.logits(network(ids[None, :SEQUENCE]))[0, -1]
     frame = torch.tensor([end])
-    return network.logits(network(torch.cat((frame, ids[: SEQUENCE - 2], frame))[None]))[0, 0]
+    hidden = network(torch.cat((frame, ids[: SEQUENCE - 2], frame))[None])[0]
+    return network.logits(hidden[0] if network.spec.pooling == "first" else hidden.mean(dim=0))
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "bert", "roberta"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bert", "roberta", "modernbert"])
 def test_each_document_is_classified_as_if_it_stood_alone_without_padding(documents, family) -> None:
     split, network = documents.splits["train"], made_network(documents, family)
     counts, nats = np.zeros((3, 3), int), 0.0
@@ -212,7 +214,7 @@ def test_a_sequence_without_room_between_its_frame_is_refused(documents) -> None
 
 
 def test_the_planner_counts_the_classifier_as_it_is(documents) -> None:
-    for family in ("llama", "gpt2", "bert", "roberta"):
+    for family in ("llama", "gpt2", "bert", "roberta", "modernbert"):
         network = made_network(documents, family)
         assert total_parameters(network.spec) == sum(parameter.numel() for parameter in network.parameters())
         assert network.head_weight.shape == (3, 16)

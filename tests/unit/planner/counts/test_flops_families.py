@@ -47,6 +47,18 @@ def test_an_encoder_sees_both_ways(name):
     assert flops.hidden == 0
 
 
+@pytest.mark.parametrize("tokens", [3, 9, 40])
+@pytest.mark.parametrize("window", [1, 8, 16, 79])
+def test_an_encoders_window_is_a_band_on_both_sides(tokens, window):
+    """The mask's pairs, counted one by one."""
+    spec = replace(build(*SMALL["modernbert-masked"])[1], window_tokens=window)
+    flops = count_flops(spec, sequences=3, sequence_tokens=tokens)
+    apart = (torch.arange(tokens)[:, None] - torch.arange(tokens)[None, :]).abs()
+    near, pair = int((apart <= window // 2).sum()), 2 * 3 * spec.heads * 2 * spec.head_size
+    assert spec.windowed_layers == 2
+    assert flops.attention - flops.hidden == pair * (2 * near + tokens**2)
+
+
 def test_an_image_has_its_own_length():
     _, spec = build(*SMALL["vit"])
     assert count_flops(spec, sequences=1, sequence_tokens=7) == count_flops(spec, sequences=1, sequence_tokens=99)

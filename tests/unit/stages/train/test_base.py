@@ -184,3 +184,15 @@ def test_an_encoder_begins_with_all_but_the_head_of_its_base_and_with_its_pooler
         assert torch.equal(parameter, before[name] if fresh else stored[name]), name
     language = tiny.encoder(seed=3)
     assert take_body(language, network) == "the vocabulary"
+
+
+def test_modernberts_classes_begin_with_the_layer_before_the_logits_of_their_base():
+    """As transformers loads a classifier from a masked language model: that layer has the same name in both."""
+    base = tiny.encoder("modernbert", seed=1)
+    network = tiny.encoder("modernbert", seed=2, classes=3, pooler=True, language_head=False)
+    before = {name: parameter.clone() for name, parameter in network.named_parameters()}
+    assert take_body(network, base) == "3 labels"
+    stored = dict(base.named_parameters())
+    assert "transform.weight" in stored
+    for name, parameter in network.named_parameters():
+        assert torch.equal(parameter, before[name] if name.startswith("head.") else stored[name]), name

@@ -1,6 +1,6 @@
 """Whole documents in sequences of their own, and what all tasks have in common that answer once for each of them.
 
-The head reads the hidden state of a document's last token, of an encoder that of its first one.
+The head reads the hidden state of a document's last token, of an encoder that of its first one, or the mean of all.
 
 Shape legend: ``batch`` (documents), ``seq`` (tokens of a sequence), ``width``, ``outputs`` (of the head).
 """
@@ -191,11 +191,11 @@ class DocumentTask(ABC):
         return {**inputs, "tokens": tokens, "last": last.int().argmax(dim=1), "here": last.any(dim=1), "places": places}
 
     def hidden(self, network: Network, inputs: Batch) -> Float[Tensor, "batch width"]:
-        """Returns the hidden state of each document's last token; of a framed one of its first."""
+        """Returns the hidden state of each document's last token; of a framed one of its first, or the mean of all."""
         known = {name: inputs[name] for name in ("samples", "places", "documents") if name in inputs}
         hidden: Tensor = network(inputs["tokens"], **known)
         if self.frame is not None:
-            return hidden[:, 0]
+            return hidden[:, 0] if network.spec.pooling == "first" else mean_of(hidden, inputs["documents"] == 0)
         return hidden[torch.arange(hidden.shape[0], device=hidden.device), inputs["last"]]
 
     def outputs(
@@ -233,6 +233,14 @@ class DocumentTask(ABC):
         hidden = self.hidden(network, here)
         loss, _ = self.loss(network, hidden, here)
         return float(loss), network.logits(hidden).cpu().numpy()
+
+
+def mean_of(
+    hidden: Float[Tensor, "batch seq width"], inside: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch width"]:
+    """Returns the mean of the hidden states that are inside."""
+    kept = inside.unsqueeze(-1)
+    return torch.where(kept, hidden, 0.0).sum(dim=1) / kept.sum(dim=1)
 
 
 def answered_here(inputs: Batch) -> Bool[Tensor, " batch"]:

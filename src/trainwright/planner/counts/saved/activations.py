@@ -78,7 +78,9 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = 
     if model.sees_images:
         pixels = size * 3 * model.image_size**2  # the patches, for the gradient of their projection
         return batch.sequences * pixels + _norm_bytes(model, batch) + _key_bytes(model, batch, recompute)
-    rows = tokens if batch.document_masking else batch.sequence_tokens // batch.cp
+    # Turns follow from what is between two tokens: an encoder's tasks count positions where a table says them alone.
+    counts = model.kind == "decoder" or model.positions == "learned"
+    rows = tokens if batch.document_masking and counts else batch.sequence_tokens // batch.cp
     # Of values and keys of two sizes a processor's fused kernel makes whole scores too.
     adds = _makes_scores(model, batch) or (model.latent is not None and batch.device_kind == "cpu")
     keeps_masks = recompute != "none" or not adds
@@ -86,7 +88,8 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = 
     if batch.kernels.attention in MASKED_KERNELS:
         masks = len(_windows(model)) * _block_mask_bytes(batch) if batch.kernels.attention == "flex" else 0
     absent = tokens if batch.tp > 1 else 0  # which tokens other ranks look up
-    norms = (1 + model.embedding_norm) * _norm_bytes(model, batch)
+    absent_norm = not model.first_norm and recompute == "none"  # the first block counts two
+    norms = (model.final_norm + model.embedding_norm - absent_norm) * _norm_bytes(model, batch)
     if batch.adapter is not None:
         # Of frozen embeddings the first norm needs no gradient: what it would keep stands for the last one's.
         tokens = absent = norms = 0
@@ -122,7 +125,9 @@ def _masks(model: ModelSpec, batch: MicroBatch) -> int:
     """Returns how many masks a pass makes: one for each window, none for what causality alone says."""
     if batch.document_masking or batch.gathers or model.positions == "alibi":
         return len(_windows(model))
-    return sum(window is not None and window < batch.sequence_tokens for window in _windows(model))
+    sides = 1 if model.kind == "decoder" else 2
+    reaches = {None if window is None else window // sides + sides - 1 for window in _windows(model)}
+    return sum(reach is not None and reach < batch.sequence_tokens for reach in reaches)
 
 
 def _mask_bytes(model: ModelSpec, batch: MicroBatch) -> int:

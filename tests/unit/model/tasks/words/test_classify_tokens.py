@@ -82,7 +82,7 @@ class TestContract(TaskContract):
         return made_network(self.family)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "bert"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bert", "modernbert"])
 def test_the_plan_counts_the_weights_that_are_there(family) -> None:
     spec, network = made_recipe(family).model_spec(vocabulary=300), made_network(family)
     assert sum(parameter_counts(spec).values()) == sum(each.numel() for each in network.parameters())

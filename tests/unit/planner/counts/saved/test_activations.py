@@ -14,6 +14,7 @@ from fixtures.tiny_models import spec as tiny_spec
 from trainwright.model.adapters.attach import attach, initialise
 from trainwright.model.attention import document_positions
 from trainwright.model.decoder import Decoder
+from trainwright.model.encoder.network import Encoder
 from trainwright.model.losses import linear_cross_entropy
 from trainwright.model.parallel.tensor import cut_matrices
 from trainwright.planner.counts.adapters import adapter_of, placed
@@ -39,7 +40,8 @@ def batch_of(sequences, tokens, dtype, **more):
 
 
 def saved(spec, batch, *, recompute="none", recomputed=None, share=lambda model: None):
-    model = Decoder(spec, dtype=DTYPES[batch.dtype], recompute=recompute)
+    network = Encoder if spec.kind == "encoder" else Decoder
+    model = network(spec, dtype=DTYPES[batch.dtype], recompute=recompute)
     if recomputed is not None:
         model.recompute_in(recomputed)
     model.use(batch.kernels)
@@ -50,6 +52,8 @@ def saved(spec, batch, *, recompute="none", recomputed=None, share=lambda model:
         tokens = torch.zeros(batch.sequences, batch.sequence_tokens, dtype=torch.long)
         documents = torch.arange(batch.sequence_tokens).div(5, rounding_mode="floor").repeat(batch.sequences, 1)
         whole = {"documents": documents, "positions": document_positions(documents)} if batch.document_masking else {}
+        if spec.kind == "encoder" and spec.positions == "rope":
+            whole.pop("positions", None)  # as its tasks do
         before = live.now()
         whole |= {"samples": torch.arange(batch.sequences)} if spec.dropout else {}
         hidden = model(tokens, **whole)
@@ -60,6 +64,25 @@ def saved(spec, batch, *, recompute="none", recomputed=None, share=lambda model:
         live.now = lambda known=live.now: {place: size for place, size in known().items() if place in made}
         counter.add_live(live, result=hidden)
     return counter.total_bytes
+
+
+@pytest.mark.parametrize("window", [16, 60, 62])
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("attention", ["math", "sdpa"])
+@pytest.mark.parametrize(("family", "dtype"), [("bert", "fp32"), ("modernbert", "fp32"), ("modernbert", "bf16")])
+def test_an_encoder_keeps_what_is_counted(family, dtype, attention, masked, window):
+    """Of windows that reach 8, 30 and 31 tokens to each side of sequences of 32: the last hides nothing."""
+    shape = tiny_spec(family, layers=4)
+    if family == "modernbert":
+        shape = replace(shape, window_tokens=window, window_layers=(1, 2))
+    batch = batch_of(3, 32, dtype, document_masking=masked, kernels=KernelChoice(attention=attention))
+    assert saved_bytes(shape, batch) == saved(shape, batch)
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_an_encoder_that_is_computed_again_keeps_what_is_counted(family):
+    shape, batch = tiny_spec(family, layers=4), batch_of(3, 32, "fp32")
+    assert saved_bytes(shape, batch, recompute="full") == saved(shape, batch, recompute="full")
 
 
 @pytest.mark.parametrize("by_tokens", [True, False])
