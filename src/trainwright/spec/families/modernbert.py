@@ -57,11 +57,8 @@ def modernbert(read: ConfigReader) -> ModelSpec:
     read.refuse("hidden_activation", "gelu")
     read.refuse("classifier_activation", "gelu")
     read.refuse("rope_scaling", None)
-    bias, width, heads = (
-        read.flag("mlp_bias", False),
-        read.integer("hidden_size", 768),
-        read.integer("num_attention_heads", 12),
-    )
+    width, heads = read.integer("hidden_size", 768), read.integer("num_attention_heads", 12)
+    bias = read.flag("mlp_bias", False)
     read.refuse("classifier_bias", bias)
     attention_bias = read.flag("attention_bias", False)
     own = None if attention_bias == bias else attention_bias
