@@ -75,8 +75,6 @@ class ModelSpec:
     ``layers`` blocks of width ``width``; ``heads`` query heads and ``kv_heads`` key/value heads of ``head_size``;
     a feed-forward of ``ffn_width``, gated (three matrices) or plain (two); ``vocabulary`` rows of embedding,
     shared with the output head when ``tied``; at most ``context_tokens`` positions.
-
-    The trainer builds ``FAMILIES``; the planner counts every family of ``PLANNED_FAMILIES``.
     """
 
     unit: ClassVar[Unit] = "tokens"
@@ -276,6 +274,8 @@ class ModelSpec:
         """Returns what weights must fit of a field: what is left to its default as what it means."""
         meant = {"qkv_bias": self.qkv_biased, "output_bias": self.output_biased}
         value = meant.get(name, getattr(self, name))
+        if name == "window_rope_theta" and value == self.rope_theta and self.rope_scaling is None:
+            return None  # as all layers have it
         return value.body if isinstance(value, Experts) else value
 
     def has_head_of(self, other: ModelSpec) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import published_model
 from trainwright.model.families import modernbert
+from trainwright.spec.families.family import huggingface_config
 from trainwright.spec.families.modernbert import MODERNBERT
 from trainwright.spec.sections.model import ModelSection, keys_of
 
@@ -74,6 +75,14 @@ def test_what_is_not_computed_is_refused_by_its_key(change, message):
     with pytest.raises(RecipeError, match=message) as caught:
         read(**change)
     assert "\n" not in str(caught.value)
+
+
+def test_a_base_of_zero_is_that_of_all_layers():
+    sizes = {"family": "modernbert", "layers": 7, "width": 32, "heads": 4, "rope_theta": 5e4}
+    spec = ModelSection(**sizes, variant={"window_rope_theta": 0}).spec(vocabulary=61)
+    assert spec.window_rope_theta is None
+    config = huggingface_config(spec, where="here")
+    assert config["local_rope_theta"] == config["global_rope_theta"] == 5e4
 
 
 def test_a_recipe_says_every_shape_that_is_read():
