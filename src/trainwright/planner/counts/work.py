@@ -48,8 +48,9 @@ Forward: the product writes it, a scale and a mask read and write it, softmax an
 the second product reads it. Backward: 11.5 more, of which softmax reads two; fused, one kernel has scale, mask and
 softmax."""
 DROPOUT_ELEMENTS = {True: 10.0 / 3, False: 2.0 / 3}
-"""The same for each element of the width, of an encoder's two dropouts in a block: with masks of a byte read and
-written in both passes line by line, the masks alone where norm and residual sum are of one kernel with it."""
+"""The same for each element of the width, of BERT's two dropouts in a block: with masks of a byte read and written in
+both passes line by line, the masks alone where norm and residual sum are of one kernel with it. Encoders with norms
+before sub-layers have none (ModernBERT: rates of 0 in its config.json)."""
 TILE = (128, 128)
 """Output tile of a matrix product on a tensor core GPU (NVIDIA, Matrix Multiplication Background User's Guide)."""
 CORE_TILE = (64, 64)
@@ -324,7 +325,7 @@ def _between(
     each_s = workload.element_bytes * layers / device.bytes_per_s
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     scores = 0.0 if workload.fused_attention else SCORE_ELEMENTS[eager] * model.heads * workload.sequence_tokens
-    dropped = DROPOUT_ELEMENTS[eager] * model.width * (model.kind == "encoder")
+    dropped = DROPOUT_ELEMENTS[eager] * model.width * (model.kind == "encoder" and model.post_norm)
     elements = block_elements(model, workload, layouts) + bias_elements(model, layouts, device, eager=eager)
     return {
         "scores_s": each_s * tokens * scores / layouts.tp,

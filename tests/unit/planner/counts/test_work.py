@@ -136,6 +136,7 @@ def test_an_encoder_sees_both_ways():
     by_hand = 4 * 512**2 * bert.width * bert.layers
     assert counted_work.attention_s[0] * H100.flops_per_s["bf16"] == pytest.approx(by_hand)
     assert counted_work.encoder_s[0] > 0 == work_of(LLAMA_8B, ParallelPlan()).encoder_s[0]
+    assert work_of(catalogue_model("modernbert-large"), ParallelPlan()).encoder_s[0] == 0
 
 
 def test_dropout_line_by_line_moves_the_width_and_in_one_kernel_its_masks():
