@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainwright.artifact.model_folder import TOKENIZER
-from trainwright.core.errors import DataError, TrainingError
+from trainwright.artifact.model_folder import TARGET_SCALE, TOKENIZER, read_target_scale
+from trainwright.core.errors import DataError, RecipeError, TrainingError
 from trainwright.model.bundle import check_tokens, load_network
 from trainwright.model.conventions import read_tokenizer
 from trainwright.model.network import Network
@@ -20,7 +20,7 @@ def begin_with(network: Network, recipe: Recipe, tokenizer: Path, base: Path) ->
     """Fills a network with the weights in ``base``; returns what it has a new head for, if it has one.
 
     Where ``base`` was made for another task or tells other labels, its embedding and blocks are kept, and the head that
-    this task needs is initialised from the recipe's seed.
+    this task needs is initialised from the recipe's seed. A head that tells numbers tells the same in another scale.
 
     Raises:
         RecipeError: those weights belong to another shape or another tokenizer.
@@ -39,9 +39,35 @@ def begin_with(network: Network, recipe: Recipe, tokenizer: Path, base: Path) ->
             raise DataError("a weight of the base is not finite", where=base, seen=name, fix=fix)
     if source.spec.has_head_of(spec):
         copy_weights(network, dict(source.stored()))
+        _tell_as_before(network, recipe, base, tokenizer.parent)
         return None
     network.initialise(recipe.seed)
     return take_body(network, source)
+
+
+@torch.no_grad()
+def _tell_as_before(network: Network, recipe: Recipe, base: Path, dataset: Path) -> None:
+    """Lets a head that tells numbers in its base's scale tell the same ones in the dataset's, as far as it has a bias.
+
+    Raises:
+        RecipeError: adapters would leave the head as it is.
+    """
+    if not all((folder / TARGET_SCALE).is_file() for folder in (base, dataset)):
+        return
+    before, now = read_target_scale(base), read_target_scale(dataset)
+    if before == now:
+        return
+    if recipe.train.method.adapts:
+        raise RecipeError(
+            "the base tells numbers in another scale, and adapters leave its head as it is",
+            where="train.method.name",
+            seen=f"mean {before.mean:g} and deviation {before.std:g}",
+            expected=f"mean {now.mean:g} and deviation {now.std:g}, the dataset's",
+            fix="write name=full",
+        )
+    network.head_weight.mul_(before.std / now.std)
+    if network.logit_bias is not None:
+        network.logit_bias.mul_(before.std / now.std).add_((before.mean - now.mean) / now.std)
 
 
 def take_body(network: Network, base: Network) -> str | None:

@@ -15,9 +15,12 @@ from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.store import Artifact
 from trainwright.core.errors import DataError, RecipeError, TrainingError
 from trainwright.core.records import from_json
+from trainwright.model.build import build_network
+from trainwright.model.network import Network
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.stages.train.base import take_body
+from trainwright.stages.train.base import begin_with, take_body
+from trainwright.stages.train.checkpoints import write_bundle
 from trainwright.stages.train.stage import make_network, settings_of
 from trainwright.testing.artifacts import make_artifact, make_dataset
 
@@ -196,3 +199,54 @@ def test_modernberts_classes_begin_with_the_layer_before_the_logits_of_their_bas
     assert "transform.weight" in stored
     for name, parameter in network.named_parameters():
         assert torch.equal(parameter, before[name] if name.startswith("head.") else stored[name]), name
+
+
+def numbers_recipe(family: str, **train) -> Recipe:
+    return Recipe.model_validate(
+        {
+            "name": "tiny",
+            "task": {"name": "regress"},
+            "model": {"family": family, "layers": 2, "width": 16, "heads": 2, "context_tokens": 16},
+            "data": {"sources": [{"kind": "jsonl", "paths": ["x"], "label_key": "y", "label_kind": "number"}]},
+            "train": {"sequence_tokens": 12, "batch_tokens": 48} | train,
+        }
+    )
+
+
+@pytest.fixture
+def scales(tmp_path) -> tuple[TokenDataset, TokenDataset]:
+    """Two datasets of the same texts, whose numbers lie elsewhere and spread wider."""
+    texts = [f"alpha {'beta ' * number}" for number in range(1, 9)]
+    return tuple(
+        TokenDataset.open(make_dataset(tmp_path / f"{mean}", {"train": texts}, numbers={"train": numbers}).path)
+        for mean, spread in ((1000.0, 30.0), (20.0, 5.0))
+        for numbers in ([mean + spread * (place - 3.5) for place in range(8)],)
+    )
+
+
+def begun(recipe: Recipe, scales: tuple[TokenDataset, TokenDataset], folder) -> tuple[Network, Network]:
+    """A network that learnt the first numbers, and one for the second that begins with it."""
+    first, second = scales
+    base = tiny.distinct(build_network(recipe.model_spec(vocabulary=first.vocabulary), dtype=torch.float32), 1)
+    folder.mkdir()
+    write_bundle(folder, base, dict(base.stored()), first.tokenizer_path)
+    network = build_network(base.spec, dtype=torch.float32)
+    assert begin_with(network, recipe, second.tokenizer_path, folder) is None
+    return base, network
+
+
+def test_a_head_tells_the_same_numbers_in_the_scale_of_another_dataset(scales, tmp_path) -> None:
+    base, network = begun(numbers_recipe("bert"), scales, tmp_path / "base")
+    hidden = torch.randn(6, 16, generator=torch.Generator().manual_seed(2))
+    told = [
+        each.logits(hidden) * dataset.scale.std + dataset.scale.mean
+        for each, dataset in zip((base, network), scales, strict=True)
+    ]
+    torch.testing.assert_close(told[1], told[0], rtol=1e-5, atol=0)
+    assert not torch.equal(base.head_weight, network.head_weight)
+
+
+def test_adapters_cannot_move_a_head_to_another_scale(scales, tmp_path) -> None:
+    recipe = numbers_recipe("bert", method={"name": "lora"})
+    with pytest.raises(RecipeError, match="another scale, and adapters leave its head .*seen mean 1000 and deviation"):
+        begun(recipe, scales, tmp_path / "base")
