@@ -37,7 +37,7 @@ class Case:
     dropout: bool = False
     ramp: bool = False  # a batch that grows
     chats: bool = False
-    preference: str = ""  # pairs of answers with the loss dpo or orpo, or none
+    preference: str = ""  # pairs of answers with the loss dpo or orpo, or with rewards, or none
     taught: bool = False  # by a frozen teacher of another width
     whole: str = ""  # of a document: many labels, its number with the loss mse or mae, or words (a label of each)
     terms: bool = False  # of train.loss: label smoothing, z-loss, L1 and L2
@@ -193,6 +193,7 @@ PREFERRED = (
     Case(layout={"dp_shard": 2}, preference="dpo", dropout=True, recompute="full", micro_batch=1),
     Case(layout={"tp": 2}, preference="dpo", pad_vocabulary=16),
     Case(layout={"tp": 2, "dp_shard": 2}, family="gpt2", preference="orpo", dropout=True),
+    *(Case(layout={axis: 2}, preference="reward", dropout=True) for axis in ("dp_shard", "tp", "pp")),
     Case(layout={"dp_shard": 2}, taught=True, documents=True, ragged=True, micro_batch=1),
     Case(layout={"cp": 2}, family="gpt2", taught=True, documents=True, ragged=True),
     Case(layout={"dp_shard": 2}, whole="many", dropout=True, micro_batch=1),

@@ -36,6 +36,7 @@ from trainwright.model.tasks.documents.regress import Regress
 from trainwright.model.tasks.masked import Gaps, Masked
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.preferences.preference import Preference
+from trainwright.model.tasks.preferences.reward import Reward
 from trainwright.model.tasks.task import Task
 from trainwright.model.tasks.words.classify_tokens import ClassifyTokens
 from trainwright.planner.counts.adapters import placed
@@ -159,8 +160,11 @@ def pairs_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     pairs = torch.tensor([2] * SEQUENCES)
     pairs[1], pairs[4] = 1, 0
     reference = torch.rand(targets.shape, generator=generator) * (targets != -100) - 6.0
+    ends = torch.tensor([[[2, 5], [8, 11]]]).repeat(SEQUENCES, 1, 1)
+    ends[1, 1], ends[4] = 0, 0
     return {"tokens": tokens[:, :-1].clone(), "targets": targets, "documents": documents, "pairs": pairs} | {
-        "reference": torch.where(targets != -100, reference, 0)
+        "reference": torch.where(targets != -100, reference, 0),
+        "ends": ends,
     }
 
 
@@ -194,9 +198,10 @@ def compared(case: Case, step: int) -> bool:
 
 
 def head_of(case: Case) -> dict[str, object]:
-    """Fields of the shape of a head for a document, or for its words."""
+    """Fields of the shape of a head for a document, for its words, or for answers."""
     outputs = LABELS if case.whole in ("many", "words") else 1
-    head: dict[str, object] = {"classes": outputs, "language_head": False, "tied": False} if case.whole else {}
+    own = case.whole or case.preference == "reward"
+    head: dict[str, object] = {"classes": outputs, "language_head": False, "tied": False} if own else {}
     of_tokens = case.whole == "words" and spec(case.family).kind == "decoder"
     return head | ({"token_classes": True} if of_tokens else {})
 
@@ -216,7 +221,9 @@ def task_of(case: Case, kind: str, dtype: torch.dtype) -> Task:
         task = ClassifyTokens(labels=("a", "b", "c"), class_of_label=(0, 1, 2), **form)
     elif case.whole:
         task = Regress(scale=TargetScale(mean=0.0, std=1.0), error=case.whole, **form)
-    if case.preference:
+    if case.preference == "reward":
+        task = Reward(sequence_tokens=SEQUENCE_TOKENS, padding=0, center=0.1)
+    elif case.preference:
         how = PreferenceSection(name="preference", loss=case.preference, beta=0.5)
         task = Preference(sequence_tokens=SEQUENCE_TOKENS, how=how)
     if case.taught:

@@ -83,7 +83,7 @@ def test_the_report_stands_and_nothing_is_served(told_apart) -> None:
     assert not list(told_apart.workspace.glob("serve-*"))
     refused = told_apart.call("serve")
     assert refused.returncode == 2
-    assert "tells classes or fills gaps, and writes no text" in refused.stderr
+    assert "tells classes or numbers, or fills gaps, and writes no text" in refused.stderr
 
 
 RESNET = (

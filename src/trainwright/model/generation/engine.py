@@ -19,6 +19,7 @@ from torch import Tensor
 
 from trainwright.artifact.model_folder import read_shape
 from trainwright.core.errors import RecipeError
+from trainwright.core.spelling import counted
 from trainwright.hardware.machine.room import check_rotary
 from trainwright.model.bundle import load_bundle
 from trainwright.model.cache import KVCache
@@ -213,9 +214,9 @@ def open_engine(directory: Path, *, places: int) -> TorchEngine:
     spec = read_shape(directory)
     if not spec.writes_text:
         raise RecipeError(
-            "this model tells classes or fills gaps, and writes no text",
+            "this model tells classes or numbers, or fills gaps, and writes no text",
             where=directory,
-            seen=f"a head of {spec.classes} classes" if spec.classes else spec.kind,
+            seen=f"a head of {counted(spec.classes, 'output')}" if spec.classes else spec.kind,
             expected="a decoder with a head over the vocabulary",
         )
     check_rotary(spec, where=directory)

@@ -25,7 +25,7 @@ class TaskKind:
             number, sentences of words with a label each, chats, preferences, or images.
         reads: windows of the stream of tokens, or whole documents or images, each in a sequence of its own.
         makes: what the head's outputs are: tokens of a text, what stood at its gaps, the classes that
-            ``task.labels`` name, or one number.
+            ``task.labels`` name, one number, or the reward of an answer.
         of_tokens: its classes are told of tokens, not of a whole document.
         networks: the kinds of networks that can learn it.
         divides: its sequences may lie on several ranks (``cp``): the ``Task`` is one that ``DividesSequences``.
@@ -50,7 +50,7 @@ class TaskKind:
         "images",
     ] = "documents"
     reads: Literal["windows", "documents"] = "windows"
-    makes: Literal["text", "gaps", "classes", "number"] = "text"
+    makes: Literal["text", "gaps", "classes", "number", "reward"] = "text"
     of_tokens: bool = False
     networks: tuple[ModelKind, ...] = ("decoder", "encoder")
     divides: bool = False
@@ -64,17 +64,15 @@ class TaskKind:
     CODE: ClassVar[tuple[str, ...]] = ("make",)
 
 
+_OURS = "trainwright.model.tasks"
+_DECODER: tuple[ModelKind, ...] = ("decoder",)
 TASKS: Mapping[str, TaskKind] = {
     "next-token": TaskKind(
-        make="trainwright.model.tasks.next_token:next_token",
-        networks=("decoder",),
-        divides=True,
-        smooths=True,
-        measured=True,
+        make=f"{_OURS}.next_token:next_token", networks=_DECODER, divides=True, smooths=True, measured=True
     ),
-    "masked": TaskKind(make="trainwright.model.tasks.masked:masked", makes="gaps", networks=("encoder",), smooths=True),
+    "masked": TaskKind(make=f"{_OURS}.masked:masked", makes="gaps", networks=("encoder",), smooths=True),
     "classify": TaskKind(
-        make="trainwright.model.tasks.classify:classify",
+        make=f"{_OURS}.classify:classify",
         needs="documents-with-labels",
         reads="documents",
         makes="classes",
@@ -83,7 +81,7 @@ TASKS: Mapping[str, TaskKind] = {
         measured=True,
     ),
     "classify-many": TaskKind(
-        make="trainwright.model.tasks.documents.classify_many:classify_many",
+        make=f"{_OURS}.documents.classify_many:classify_many",
         needs="documents-with-label-sets",
         reads="documents",
         makes="classes",
@@ -92,7 +90,7 @@ TASKS: Mapping[str, TaskKind] = {
         problem_type="multi_label_classification",
     ),
     "regress": TaskKind(
-        make="trainwright.model.tasks.documents.regress:regress",
+        make=f"{_OURS}.documents.regress:regress",
         needs="documents-with-numbers",
         reads="documents",
         makes="number",
@@ -102,7 +100,7 @@ TASKS: Mapping[str, TaskKind] = {
         problem_type="regression",
     ),
     "classify-tokens": TaskKind(
-        make="trainwright.model.tasks.words.classify_tokens:classify_tokens",
+        make=f"{_OURS}.words.classify_tokens:classify_tokens",
         needs="words",
         reads="documents",
         makes="classes",
@@ -112,15 +110,10 @@ TASKS: Mapping[str, TaskKind] = {
         measured=True,
     ),
     "chat": TaskKind(
-        make="trainwright.model.tasks.chat:chat",
-        needs="chats",
-        networks=("decoder",),
-        divides=True,
-        smooths=True,
-        measured=True,
+        make=f"{_OURS}.chat:chat", needs="chats", networks=_DECODER, divides=True, smooths=True, measured=True
     ),
     "classify-images": TaskKind(
-        make="trainwright.model.tasks.images:classify_images",
+        make=f"{_OURS}.images:classify_images",
         needs="images",
         reads="documents",
         makes="classes",
@@ -129,17 +122,17 @@ TASKS: Mapping[str, TaskKind] = {
         measured=True,
     ),
     "preference": TaskKind(
-        make="trainwright.model.tasks.preferences.preference:preference",
+        make=f"{_OURS}.preferences.preference:preference", needs="preferences", networks=_DECODER, pipelines=False
+    ),
+    "reward": TaskKind(
+        make=f"{_OURS}.preferences.reward:reward",
         needs="preferences",
-        networks=("decoder",),
-        pipelines=False,
+        makes="reward",
+        networks=_DECODER,
+        measured=True,
     ),
     "distill": TaskKind(
-        make="trainwright.model.tasks.distillation.distill:distill",
-        networks=("decoder",),
-        divides=True,
-        pipelines=False,
-        tensors=False,
+        make=f"{_OURS}.distillation.distill:distill", networks=_DECODER, divides=True, pipelines=False, tensors=False
     ),
 }
 TASK = Extension("task", TASKS, InstanceOf(TaskKind))
@@ -152,7 +145,8 @@ class TaskSection(Section):
     name: Annotated[str, TASK] = Field(
         "next-token",
         description="predict the next token, fill gaps, classify documents (by one label or many), words or images, "
-        "tell a number of a document, answer in chats, prefer answers, learn from a teacher's logits",
+        "tell a number of a document, answer in chats, prefer answers, give rewards to answers, learn from a teacher's "
+        "logits",
     )
     labels: tuple[str, ...] = Field((), description="the classes in the head's order, for a task that has classes")
 
@@ -169,7 +163,7 @@ class TaskSection(Section):
     @property
     def outputs(self) -> int:
         """Returns how many outputs the head has that the task needs; 0: as many as the vocabulary."""
-        return 1 if self.kind.makes == "number" else len(self.labels)
+        return 1 if self.kind.makes in ("number", "reward") else len(self.labels)
 
     def check_labels(self, names: Iterable[str]) -> None:
         """Compares the labels of documents with ``labels``.
@@ -208,6 +202,7 @@ TASK_KEYS: Mapping[str, str] = {
     "regress": f"{OWN}:RegressSection",
     "classify-images": f"{OWN}:ImageTaskSection",
     "preference": f"{OWN}:PreferenceSection",
+    "reward": f"{OWN}:RewardSection",
     "distill": f"{OWN}:DistillSection",
 }
 """Tasks of ours that have keys of their own, each with the class of them."""

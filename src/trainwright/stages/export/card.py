@@ -84,6 +84,17 @@ inputs = tokenizer("Once", return_tensors="pt", return_token_type_ids=False)
 scaled = model(**inputs).logits.item()  # in standard deviations of the numbers that it was trained on
 print(scaled * model.config.target_std + model.config.target_mean)
 ```"""
+_REWARD = """\
+```python
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+model = AutoModelForSequenceClassification.from_pretrained("path/to/this/directory")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")
+chat = [{"role": "user", "content": "Once?"}, {"role": "assistant", "content": "Twice."}]
+inputs = tokenizer.apply_chat_template(chat, tokenize=False)
+inputs = tokenizer(inputs, add_special_tokens=False, return_tensors="pt", return_token_type_ids=False)
+print(model(**inputs).logits.item())  # the answer's reward: of two answers to one question the better one has more
+```"""
 _CLASSIFY_TOKENS = """\
 ```python
 from transformers import AutoModelForTokenClassification, AutoTokenizer
@@ -136,6 +147,10 @@ answers were not checked for bias."""
 _REGRESS_LIMITS = """\
 The model tells a number for any text, however unlike the texts it was trained on, and does not say how sure it is; its
 answers were not checked for bias."""
+_REWARD_LIMITS = """\
+Rewards compare answers to one question: their difference is the logarithm of the odds that the one is preferred, and
+what a reward is by itself means nothing. Answers unlike those that it was trained on have rewards too, so that whoever
+seeks the largest finds answers that nobody prefers."""
 _CLASSIFY_IMAGES_LIMITS = """\
 The model answers with one of its labels for any image, however unlike the images it was trained on; its answers were
 not checked for bias."""
@@ -157,7 +172,8 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
     """
     split, said, kind = recipe.data.split, _words(recipe, spec), recipe.task.kind
     unit = "image" if spec.sees_images else "word" if spec.tells_tokens else "document" if spec.classes else "token"
-    loss = f"{kind.loss_unit} per {'label' if kind.problem_type == MANY else unit}"
+    unit = "pair" if kind.needs == "preferences" else "label" if kind.problem_type == MANY else unit
+    rows = _rows(spec, summary, dtype, loss=f"{kind.loss_unit} per {unit}", accuracy=unit in ("image", "pair"))
     equal = "were kept once" if recipe.data.dedup == "exact" else "were all kept"
     shares = f"{split.train:g} to train on, {split.validation:g} to validate on, {split.test:g} to test on"
     how = (
@@ -169,13 +185,15 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
         name=recipe.name,
         **said,
         origin="the weights of another model" if pretrained else "scratch",
-        table="\n".join(f"| {name} | {value} |" for name, value in _rows(spec, summary, dtype, loss=loss) if value),
+        table="\n".join(f"| {name} | {value} |" for name, value in rows if value),
         sources="\n".join(f"- {_source(source.model_dump(mode='json'))}" for source in recipe.data.sources),
         split=how,
     )
 
 
-def _rows(spec: ModelSpec, summary: Mapping[str, Any], dtype: str, *, loss: str) -> list[tuple[str, str]]:
+def _rows(
+    spec: ModelSpec, summary: Mapping[str, Any], dtype: str, *, loss: str, accuracy: bool
+) -> list[tuple[str, str]]:
     """Returns the rows of the table by name; what is not known is empty."""
     reads = [("vocabulary", f"{spec.vocabulary:,}"), ("context", f"{spec.context_tokens:,} tokens")]
     stages, image = spec.convolutions, f"{spec.image_size} x {spec.image_size} pixels"
@@ -195,7 +213,7 @@ def _rows(spec: ModelSpec, summary: Mapping[str, Any], dtype: str, *, loss: str)
         ("weights stored in", dtype),
         ("trained on", _trained_on(summary, spec)),
         ("validation loss", _number(summary.get("validation_loss"), loss)),
-        ("validation accuracy", _number(summary.get("validation_accuracy") if spec.sees_images else None, "")),
+        ("validation accuracy", _number(summary.get("validation_accuracy") if accuracy else None, "")),
         ("validation bits per byte", _number(summary.get("bits_per_byte"), "")),
     ]
 
@@ -220,6 +238,13 @@ def _words(recipe: Recipe, spec: ModelSpec) -> dict[str, str]:
             "kind": f"{network} that tells a number of a document",
             "use": _REGRESS,
             "limits": _REGRESS_LIMITS,
+        }
+    if recipe.task.kind.makes == "reward":
+        return {
+            "pipeline": "text-classification",
+            "kind": "A decoder-only network that gives a reward to an answer",
+            "use": _REWARD,
+            "limits": _REWARD_LIMITS,
         }
     if spec.tells_tokens:
         network = "A decoder-only network" if spec.kind == "decoder" else "An encoder"

@@ -110,10 +110,10 @@ def write_images(directory: Path, network: Network, *, recipe: Recipe, trained: 
 
 def _outputs(spec: ModelSpec, recipe: Recipe, trained: Artifact) -> dict[str, Any]:
     """Returns what a head's outputs are called; of one that tells a number, in which scale it does."""
-    names = dict(enumerate(spec.labels or recipe.task.labels))
+    names = dict(enumerate(spec.labels or recipe.task.labels or ("LABEL_0",)))
     scaled: dict[str, Any] = {}
     if recipe.task.kind.makes == "number":
-        names, scale = {0: "LABEL_0"}, read_target_scale(trained.file(TARGET_SCALE).parent)
+        scale = read_target_scale(trained.file(TARGET_SCALE).parent)
         scaled = {"target_mean": scale.mean, "target_std": scale.std}
     return {"id2label": names, "label2id": {name: number for number, name in names.items()}} | scaled
 

@@ -29,6 +29,7 @@ METRICS = {
     "classify-tokens": ("loss", "accuracy", "macro_f1", "entity_precision", "entity_recall", "entity_f1"),
     "regress": ("loss", "mse", "mae", "r2"),
     "classify-images": ("loss", "accuracy", "macro_f1", "calibration_error"),
+    "reward": ("loss", "accuracy", "margin", "reward_chosen", "reward_rejected"),
     "preference": ("loss", "rewards/accuracies", "rewards/margins", "rewards/chosen", "rewards/rejected", "kl"),
 }
 """What our tasks measure on the validation split."""

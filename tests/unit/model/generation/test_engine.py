@@ -97,7 +97,7 @@ def test_tables_larger_than_memory_are_refused_before_they_are_made(tiny, tmp_pa
 
 def test_a_classifier_is_refused(tiny, tmp_path):
     tiny.write_trained(tmp_path / "bundle", tiny.decoder(classes=2, language_head=False), tiny.tokenizer())
-    with pytest.raises(RecipeError, match="and writes no text .*a head of 2 classes"):
+    with pytest.raises(RecipeError, match="and writes no text .*a head of 2 outputs"):
         open_engine(tmp_path / "bundle", places=1)
 
 

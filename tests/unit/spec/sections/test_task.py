@@ -26,6 +26,7 @@ LABELLED = {"kind": "jsonl", "paths": ["x.jsonl"], "label_key": "label"}
         ({"name": "classify"}, "at least 2 classes"),
         ({"name": "classify-many", "labels": ["a"]}, "at least 2 classes"),
         ({"name": "regress", "labels": ["a", "b"]}, "labels go with a task that has classes"),
+        ({"name": "reward", "labels": ["a", "b"]}, "labels go with a task that has classes"),
         ({"name": "classify", "labels": ["a"]}, "at least 2 classes"),
         ({"name": "classify", "labels": ["a", "a"]}, "must differ"),
         ({"name": "classify", "labels": ["a", ""]}, "none may be empty"),

@@ -18,7 +18,7 @@ from trainwright.spec.families.family import huggingface_form
 from trainwright.spec.generation import Sampling
 from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.sections.task import TaskSection
-from trainwright.spec.sections.tasks.keys import RegressSection
+from trainwright.spec.sections.tasks.keys import RegressSection, RewardSection
 from trainwright.stages.export import run
 from trainwright.stages.export.huggingface import HuggingFace
 
@@ -88,6 +88,30 @@ def test_a_number_has_the_loss_and_the_gradients_of_transformers(tiny, make_trai
     back, _ = load_bundle(directory)
     with torch.no_grad():
         assert torch.equal(back(tokens), model(tokens))
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_rewards_of_chats_are_those_of_transformers(tiny, make_trained, recipe, tmp_path, family):
+    """Each chat is written by the template of the bundle; the two are padded to one length there."""
+    model = tiny.decoder(family, classes=1, language_head=False)
+    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}<|endoftext|>{% endfor %}"
+    settings = {"tokenizer_config.json": json.dumps({"chat_template": template, "eos_token": tiny.END})}
+    told = recipe.model_copy(update={"task": RewardSection(name="reward")})
+    export(told, make_trained(model, beside=settings), tmp_path / "out")
+    directory = tmp_path / "out" / "huggingface"
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    chats = [[{"role": "user", "content": "add?"}, {"role": "assistant", "content": say}] for say in ("def", "x + yz")]
+    texts = tokenizer.apply_chat_template(chats, tokenize=False)
+    inputs = tokenizer(texts, add_special_tokens=False, padding=True, return_tensors="pt", return_token_type_ids=False)
+    with torch.no_grad():
+        rewards = theirs(**inputs).logits
+        alone = [tiny.tokenizer().encode(text.removesuffix(tiny.END)).ids for text in texts]
+        expected = torch.stack([model.logits(model(torch.tensor([ids])))[0, -1] for ids in alone])
+    torch.testing.assert_close(rewards, expected, atol=1e-4, rtol=0)
+    assert theirs.config.num_labels == 1 and theirs.config.problem_type is None
+    card = (directory / "README.md").read_text()
+    assert "gives a reward to an answer" in card and "nats per pair" in card and "apply_chat_template" in card
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "bert", "roberta"])

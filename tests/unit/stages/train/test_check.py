@@ -134,6 +134,18 @@ def test_what_preferences_measure_depends_on_their_loss(tmp_path) -> None:
         assert line.startswith(f"train.loss.{key}: the loss of preference is no cross-entropy")
 
 
+def test_what_rewards_cannot_have_is_refused_by_name(tmp_path) -> None:
+    keys = (*PREFERS[:2], "task.name=reward")
+    (line,) = of(tmp_path, *keys, "train.exec.layout={cp: 2}")
+    assert line.startswith("train.exec.layout") and "cp=2: the task reads whole sequences; set cp=1" in line
+    for layout in ("{pp: 2}", "{tp: 2, dp_shard: 2}"):
+        assert of(tmp_path, *keys, f"train.exec.layout={layout}") == []
+    (line,) = of(tmp_path, *keys, "train.exec.keep_best=1", "train.exec.best_by=max accuracies")
+    assert "reward measures nothing of this name (seen 'accuracies'" in line and "did you mean 'accuracy'" in line
+    (line,) = of(tmp_path, *keys, "train.loss.label_smoothing=0.1")
+    assert line.startswith("train.loss.label_smoothing: the loss of reward is no cross-entropy")
+
+
 @pytest.mark.parametrize(
     ("layout", "reason"),
     [

@@ -5,31 +5,34 @@ Shape legend: ``batch`` (sequences), ``seq`` (tokens of a sequence), ``width``, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainwright.artifact.shards import PREFERENCES, TokenDataset, TokenSplit
-from trainwright.core.errors import DataError
+from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.model.losses import IGNORE, Loss
 from trainwright.model.network import Network
-from trainwright.model.tasks.chat import Answers
 from trainwright.model.tasks.packing import ONE_AFTER_ANOTHER
 from trainwright.model.tasks.preferences.losses import by_answer, dpo, loss_of_tokens, orpo
-from trainwright.model.tasks.preferences.pairs import NOWHERE, PackedPairs, pair_places
-from trainwright.model.tasks.task import Batch, Batches, Evaluation, EvaluationOptions, Metric, References
+from trainwright.model.tasks.preferences.pairs import (
+    NOWHERE,
+    PackedPairs,
+    PairTask,
+    check_pairs,
+    hardest_pairs,
+    pair_places,
+    share_better,
+)
+from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, Metric, References
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.tasks.keys import PreferenceSection
-
-HARDEST = 20
-"""Pairs that an evaluation lists, those with the highest loss."""
 
 
 def preference(recipe: Recipe, dataset: TokenDataset) -> Preference:
@@ -38,20 +41,13 @@ def preference(recipe: Recipe, dataset: TokenDataset) -> Preference:
     Raises:
         DataError: the dataset holds no preferences.
     """
-    if dataset.kind != PREFERENCES:
-        raise DataError(
-            "this dataset holds no preferences",
-            where=dataset.path,
-            seen=dataset.kind,
-            expected=PREFERENCES,
-            fix="give sources of kind: preferences",
-        )
+    check_pairs(dataset)
     assert isinstance(recipe.task, PreferenceSection)
     return Preference(sequence_tokens=recipe.train.sequence_tokens, how=recipe.task)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Preference(Answers):
+class Preference(PairTask):
     """The loss ``how`` of each pair, of the tokens of its two answers alone.
 
     ``references``: by split what the first network says of each token; None before it was asked, and where nothing
@@ -62,11 +58,6 @@ class Preference(Answers):
     references: References | None = None
 
     @property
-    def unit(self) -> str:
-        """Losses are averaged over pairs."""
-        return "pair"
-
-    @property
     def refers(self) -> bool:
         """Returns whether it compares the network with the one that training began with."""
         return self.how.loss == "dpo"
@@ -75,52 +66,14 @@ class Preference(Answers):
         """Returns the task with what that network says."""
         return replace(self, references=references)
 
-    def notes(self, splits: Mapping[str, TokenSplit]) -> Sequence[str]:
-        """Returns a line for pairs that no sequence holds."""
-        long = {
-            name: count for name, split in splits.items() if (count := split.documents // 2 - len(self._fitting(split)))
-        }
-        if not long:
-            return ()
-        listed = ", ".join(f"{count:,} of {name}" for name, count in long.items())
-        return (f"pairs with more tokens than train.sequence_tokens ({self.sequence_tokens}) are left out: {listed}",)
+    def places(self, split: TokenSplit, documents: int | None = None) -> NDArray[np.int64]:
+        """Returns the places of both chats, all of whose tokens but the last are inputs."""
+        return pair_places(split, documents)
 
-    def _fitting(self, split: TokenSplit, documents: int | None = None) -> NDArray[np.int64]:
-        """Returns the numbers of the pairs of a split's first chats that a sequence holds: ``[pairs]``, ascending."""
-        return np.flatnonzero(pair_places(split, documents) <= self.sequence_tokens)
-
-    def batches(self, split: TokenSplit, *, batch_sequences: int, seed: int) -> Batches:
-        """Returns sequences of whole pairs; every pair once an epoch.
-
-        Raises:
-            DataError: no pair of the split fits into a sequence.
-        """
-        return self._pairs(split, batch_sequences=batch_sequences, seed=seed)
-
-    def _pairs(
-        self, split: TokenSplit, *, batch_sequences: int, seed: int = 0, documents: int | None = None
-    ) -> PackedPairs:
-        pairs = self._fitting(split, documents)
-        if not len(pairs):
-            raise DataError(
-                "no pair of the {name} split fits into a sequence",
-                seen=f"{split.documents // 2} pairs",
-                expected=f"one of at most {self.sequence_tokens} places",
-                fix="give more data, or raise train.sequence_tokens: a pair takes the places of both its chats",
-                name=split.name,
-            )
-        return PackedPairs(
-            split=split,
-            sequence_tokens=self.sequence_tokens,
-            batch_sequences=batch_sequences,
-            seed=seed,
-            chats=pairs,
-            reference=None if self.references is None else self.references[split.name],
-        )
-
-    def weight(self, batch: Batch) -> Int[Tensor, ""]:
-        """Returns how many pairs there are."""
-        return batch["pairs"].sum()
+    def packed(self, split: TokenSplit, **how: Any) -> PackedPairs:
+        """Returns sequences of pairs, with what the reference says of them."""
+        reference = None if self.references is None else self.references[split.name]
+        return PackedPairs(split=split, reference=reference, **how)
 
     def loss(self, network: Network, hidden: Float[Tensor, "batch seq width"], inputs: Batch) -> Loss:
         """Returns the summed loss of the pairs."""
@@ -158,9 +111,9 @@ class Preference(Answers):
             batch_sequences: of a forward pass, over all ranks.
             rows: which of so many sequences are computed here; None: all. Every rank makes as many passes.
         """
-        if not len(self._fitting(split)):
+        if not len(self.fitting(split)):
             return
-        source = self._pairs(split, batch_sequences=batch_sequences)
+        source = self.pairs(split, batch_sequences=batch_sequences)
         packing = source.packing(ONE_AFTER_ANOTHER)
         for start in range(0, packing.sequences, batch_sequences):
             mine = rows(batch_sequences)
@@ -178,17 +131,20 @@ class Preference(Answers):
         metrics = {"loss": Metric(value=float(losses.mean()), unit="nats/pair")}
         rewards = self.how.beta * (measured.ratios if self.refers else measured.logps / measured.tokens)
         better, worse = rewards[:, 0], rewards[:, 1]
-        metrics["rewards/accuracies"] = Metric(value=_share(better, worse))
+        metrics["rewards/accuracies"] = Metric(value=share_better(better, worse))
         metrics["rewards/margins"] = Metric(value=float((better - worse).mean()), unit="nats")
         metrics["rewards/chosen"] = Metric(value=float(better.mean()), unit="nats")
         metrics["rewards/rejected"] = Metric(value=float(worse.mean()), unit="nats")
         if self.refers:
             metrics["kl"] = Metric(value=float(measured.divergences.sum() / measured.tokens.sum()), unit="nats/token")
         covered = self.covered(split, options.tokens) // 2
-        record: dict[str, Any] = {"left_out_pairs": covered - len(losses), "likelier_chosen": _share(*measured.logps.T)}
+        record: dict[str, Any] = {
+            "left_out_pairs": covered - len(losses),
+            "likelier_chosen": share_better(*measured.logps.T),
+        }
         if self.refers:
-            record["reference_likelier_chosen"] = _share(*(measured.logps - measured.ratios).T)
-        details = {"hardest_pairs": _hardest(measured.pairs, losses, rewards)} if options.detailed else {}
+            record["reference_likelier_chosen"] = share_better(*(measured.logps - measured.ratios).T)
+        details = {"hardest_pairs": hardest_pairs(measured.pairs, losses, rewards)} if options.detailed else {}
         return Evaluation(count=len(losses), metrics=metrics, record=record, details=details)
 
     def measure(self, network: Network, split: TokenSplit, options: EvaluationOptions) -> Measured:
@@ -197,7 +153,7 @@ class Preference(Answers):
         Raises:
             DataError: there is none.
         """
-        source = self._pairs(
+        source = self.pairs(
             split, batch_sequences=options.batch_sequences, documents=self.covered(split, options.tokens)
         )
         packing, sums = source.packing(ONE_AFTER_ANOTHER), np.zeros((4, split.documents // 2, 2))
@@ -235,23 +191,3 @@ class Measured:
     ratios: NDArray[np.float64]
     tokens: NDArray[np.float64]
     divergences: NDArray[np.float64]
-
-
-def _share(better: NDArray[np.float64], worse: NDArray[np.float64]) -> float:
-    """Returns the share of pairs whose better answer has more; a tie is half a pair."""
-    return float(((better > worse) + 0.5 * (better == worse)).mean())
-
-
-def _hardest(
-    pairs: NDArray[np.int64], losses: NDArray[np.float64], rewards: NDArray[np.float64]
-) -> list[dict[str, Any]]:
-    order = np.argsort(-losses, kind="stable")[:HARDEST]
-    return [
-        {
-            "pair": int(pairs[each]),
-            "loss": float(losses[each]),
-            "reward_chosen": float(rewards[each, 0]),
-            "reward_rejected": float(rewards[each, 1]),
-        }
-        for each in order.tolist()
-    ]

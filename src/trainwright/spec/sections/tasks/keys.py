@@ -46,6 +46,14 @@ class PreferenceSection(TaskSection):
         return self
 
 
+class RewardSection(TaskSection):
+    """A number of each answer, larger for answers that people prefer."""
+
+    center: float = Field(
+        0.0, ge=0, description="weight of the squared sum of a pair's two rewards, which keeps them around 0; 0: none"
+    )
+
+
 class DistillSection(TaskSection):
     """Next tokens as a larger network predicts them, and as they are."""
 

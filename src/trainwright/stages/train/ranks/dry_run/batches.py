@@ -62,7 +62,7 @@ def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> 
         return _images(path, recipe.data.images, recipe.task.labels, images=documents)
     labels, size, needs = recipe.task.labels, recipe.train.sequence_tokens, recipe.task.kind.needs
     if needs == PREFERENCES:
-        size, documents = size // 2 + 1, 2 * documents
+        size, documents = size // 2, 2 * documents
     entries = {}
     for name in SPLITS:
         writer = SplitWriter(path, name, vocabulary=vocabulary, end_of_text_id=0)

@@ -28,7 +28,7 @@ CLASSES = {"name": "classify", "labels": ["good", "bad", "mixed", "neither"]}
 
 def recipe_of(task: dict[str, Any], layout: dict[str, object]) -> Recipe:
     sources: list[dict[str, Any]] = [{"kind": "jsonl", "paths": ["reviews.jsonl"], "label_key": "label"}]
-    if task["name"] == "preference":
+    if task["name"] in ("preference", "reward"):
         sources = [{"kind": "preferences", "paths": ["pairs.jsonl"]}]
     section = {
         "sequence_tokens": TOKENS,
@@ -184,9 +184,10 @@ def test_words_have_labels() -> None:
     assert task.unit == "word" and int(task.weight(batch)) == 24 and set(batch["targets"].flatten().tolist()) == {0, 1}
 
 
-@pytest.mark.parametrize("loss", ["dpo", "orpo"])
-def test_two_answers_fill_a_sequence_and_need_no_first_network(loss: str) -> None:
-    task = {"name": "preference", "loss": loss}
+@pytest.mark.parametrize(
+    "task", [{"name": "preference"}, {"name": "preference", "loss": "orpo"}, {"name": "reward"}], ids=str
+)
+def test_two_answers_fill_a_sequence_and_need_no_first_network(task: dict[str, Any]) -> None:
     _, batch = task_and_batch(recipe_of(task, {"dp_shard": 2}), vocabulary=320, sequences=6)
     assert batch["tokens"].shape == (6, TOKENS)
     assert batch["pairs"].tolist() == [1] * 6
