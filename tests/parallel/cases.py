@@ -19,8 +19,7 @@ TOLERANCES, REDUCED = {"fp64": 1e-10, "fp32": 1e-5, "fp16": 5e-3}, 1e-2
 FLOOR = 1e-2
 """A tensor below this share of the whole is compared with that share: some are rounding alone (a key's bias)."""
 AXES = {"dp_replicate", "dp_shard", "tp", "cp", "pp"}
-LATER = 1e-8
-"""The same for weights after some steps of AdamW or Muon: what they divide by lets rounding grow."""
+LATER = 1e-8  # for weights after some steps of AdamW or Muon: what they divide by lets rounding grow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +38,15 @@ class Case:
     chats: bool = False
     preference: str = ""  # pairs of answers with the loss dpo or orpo, or with rewards, or none
     taught: bool = False  # by a frozen teacher of another width
-    whole: str = ""  # of a document: many labels, its number with the loss mse or mae, or words (a label of each)
+    whole: str = ""  # of a document: many labels, its number with the loss mse or mae, words (a label of each), embed
     terms: bool = False  # of train.loss: label smoothing, z-loss, L1 and L2
     recompute: Recompute = "none"
     optimizer: str = "sgd"
     reduce: ReduceDtype = "fp32"
     pad_vocabulary: int = 1  # in the layout; one process pads nothing
     adapter: str = ""  # what is trained beside frozen weights: lora, dora, qlora; or all weights are
-    attention: AttentionKernel = "auto"
-    """In the layout; one process attends as usual."""
-    steps: int = STEPS
-    """How many updates are compared."""
+    attention: AttentionKernel = "auto"  # in the layout; one process attends as usual
+    steps: int = STEPS  # how many updates are compared
 
     @property
     def parallel(self) -> ParallelPlan:
@@ -198,10 +195,12 @@ PREFERRED = (
     Case(layout={"cp": 2}, family="gpt2", taught=True, documents=True, ragged=True),
     Case(layout={"dp_shard": 2}, whole="many", dropout=True, micro_batch=1),
     Case(layout={"tp": 2}, whole="many"),
-    Case(layout={"dp_shard": 2}, family="bert", whole="mse", dropout=True, micro_batch=1),
+    *(
+        Case(layout={"dp_shard": 2}, family="bert", whole=whole, dropout=True, micro_batch=1)
+        for whole in ("mse", "words", "embed")
+    ),
     Case(layout={"cp": 2}, family="gpt2", whole="many"),
     Case(layout={"cp": 2}, whole="mae"),
-    Case(layout={"dp_shard": 2}, family="bert", whole="words", dropout=True, micro_batch=1),
     *(Case(layout={axis: 2}, whole="words", model={"layers": 4}) for axis in ("tp", "pp", "cp")),
 )
 """Losses of two answers in a sequence, whose pairs are not equally many; of labels; of a teacher's logits."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from fixtures.flex import flex_on_processor
 from fixtures.meeting import gloo, mesh_for
 from fixtures.tiny_models import spec
+from parallel.batches import LABELS, chats_of, documents_of, pairs_of, records_of
 from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, Case
 from trainwright.model.adapters.attach import attach, initialise
 from trainwright.model.adapters.quantised import quantise
@@ -33,6 +34,7 @@ from trainwright.model.tasks.chat import Chat
 from trainwright.model.tasks.distillation.distill import Distill
 from trainwright.model.tasks.documents.classify_many import ClassifyMany
 from trainwright.model.tasks.documents.regress import Regress
+from trainwright.model.tasks.embeddings.embed import Embed
 from trainwright.model.tasks.masked import Gaps, Masked
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.preferences.preference import Preference
@@ -47,7 +49,7 @@ from trainwright.spec.parts.adaptation import LowRank
 from trainwright.spec.parts.dropout import Dropout
 from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.sections.faults import FaultsSection
-from trainwright.spec.sections.tasks.keys import DistillSection, PreferenceSection
+from trainwright.spec.sections.tasks.keys import DistillSection, EmbedSection, PreferenceSection
 from trainwright.spec.sections.train import LossScaleSection
 from trainwright.spec.sections.updates.loss import LossSection
 from trainwright.spec.sections.updates.optimizer import (
@@ -78,7 +80,6 @@ DECISIONS, FIRST_SCALE, FORCED_STEPS, SPOILT_STEP = 10, 2.0**27, 4, 8
 Between them sums of other lengths come to fp16's range at other factors.
 """
 
-LABELS = 3
 GAPS = Gaps(mask=3, vocabulary=spec("bert").vocabulary, never=(END_OF_TEXT,))
 
 
@@ -114,7 +115,8 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(step)
     tokens = torch.randint(2, shape.vocabulary, (SEQUENCES, SEQUENCE_TOKENS + 1), generator=generator)
     if case.chats or case.preference or case.whole:
-        made = chats_of if case.chats else documents_of if case.whole else pairs_of
+        made = chats_of if case.chats else pairs_of if case.preference else documents_of
+        made = records_of if case.whole == "embed" else made
         return made(tokens, generator) | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
     if case.documents:
         tokens[::2, 5] = tokens[:, 11] = END_OF_TEXT
@@ -127,45 +129,6 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
         batch["targets"][tokens[:, :-1] < 0] = IGNORE
         batch |= {"documents": document_ids(tokens[:, :-1], END_OF_TEXT)} if case.documents else {}
     return batch | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
-
-
-def documents_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-    """Documents of different lengths, each with some of three labels, a number, and labels of some of its words."""
-    last = torch.randint(0, SEQUENCE_TOKENS, (SEQUENCES,), generator=generator)
-    has = (torch.rand((SEQUENCES, LABELS), generator=generator) < 0.4).float()
-    number = torch.randn(SEQUENCES, generator=generator)
-    targets = torch.randint(0, LABELS, (SEQUENCES, SEQUENCE_TOKENS), generator=generator)
-    counts = (torch.rand(targets.shape, generator=generator) < 0.6) & (torch.arange(SEQUENCE_TOKENS) <= last[:, None])
-    targets[~counts], targets[3] = IGNORE, IGNORE
-    return {"tokens": tokens[:, :-1].clone(), "last": last, "has": has, "number": number, "targets": targets}
-
-
-def chats_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-    """Two chats and some padding in a sequence; a third of the targets are answers, none in one sequence."""
-    targets = tokens[:, 1:].clone()
-    targets[torch.rand(targets.shape, generator=generator) > 1 / 3] = -100
-    targets[2], targets[:, 6], targets[:, 13:] = -100, -100, -100
-    documents = torch.tensor([0] * 7 + [1] * 7 + [2] * (SEQUENCE_TOKENS - 14)).expand(SEQUENCES, -1).clone()
-    return {"tokens": tokens[:, :-1].clone(), "targets": targets, "documents": documents}
-
-
-def pairs_of(tokens: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-    """Two pairs and some padding in a sequence, one pair in another, none in a third; two thirds are answers."""
-    targets = tokens[:, 1:].clone()
-    targets[torch.rand(targets.shape, generator=generator) > 2 / 3] = -100
-    targets[:, (2, 5, 8, 11)] = tokens[:, (3, 6, 9, 12)]  # each answer has a token
-    documents = torch.tensor([0] * 3 + [1] * 3 + [2] * 3 + [3] * 3 + [4] * (SEQUENCE_TOKENS - 12)).repeat(SEQUENCES, 1)
-    documents[1, 6:], documents[4] = 2, 0
-    targets[documents == 4], targets[1, 6:], targets[4] = -100, -100, -100
-    pairs = torch.tensor([2] * SEQUENCES)
-    pairs[1], pairs[4] = 1, 0
-    reference = torch.rand(targets.shape, generator=generator) * (targets != -100) - 6.0
-    ends = torch.tensor([[[2, 5], [8, 11]]]).repeat(SEQUENCES, 1, 1)
-    ends[1, 1], ends[4] = 0, 0
-    return {"tokens": tokens[:, :-1].clone(), "targets": targets, "documents": documents, "pairs": pairs} | {
-        "reference": torch.where(targets != -100, reference, 0),
-        "ends": ends,
-    }
 
 
 def adapt(network: Network, method: str) -> None:
@@ -203,6 +166,7 @@ def head_of(case: Case) -> dict[str, object]:
     own = case.whole or case.preference == "reward"
     head: dict[str, object] = {"classes": outputs, "language_head": False, "tied": False} if own else {}
     of_tokens = case.whole == "words" and spec(case.family).kind == "decoder"
+    head = {"language_head": False, "pooler": False} if case.whole == "embed" else head
     return head | ({"token_classes": True} if of_tokens else {})
 
 
@@ -219,6 +183,9 @@ def task_of(case: Case, kind: str, dtype: torch.dtype) -> Task:
         task = ClassifyMany(labels=("a", "b", "c"), has=np.zeros((0, LABELS), np.float32), **form)
     elif case.whole == "words":
         task = ClassifyTokens(labels=("a", "b", "c"), class_of_label=(0, 1, 2), **form)
+    elif case.whole == "embed":
+        how = EmbedSection(name="embed", group=1, cosine_temperature=0.2)
+        task = Embed(how=how, texts=3, **form)
     elif case.whole:
         task = Regress(scale=TargetScale(mean=0.0, std=1.0), error=case.whole, **form)
     if case.preference == "reward":

@@ -38,9 +38,12 @@ LABEL_KINDS: Mapping[str, LabelKind] = {
     "documents-with-numbers": "number",
 }
 """What a label of each kind of dataset with labels is."""
-GIVEN = (*ANSWERED, "images", "words")
+GIVEN = (*ANSWERED, "images", "words", "pairs")
 """Kinds of datasets that sources of their own give."""
-KINDS = {"words": "words with a label each (kind: words, or kind: conll)"}
+KINDS = {
+    "words": "words with a label each (kind: words, or kind: conll)",
+    "pairs": "texts that belong together (kind: pairs, or kind: python-docstring-pairs)",
+}
 """What to write where the kind of source is not called as its dataset."""
 
 
@@ -142,6 +145,8 @@ class Recipe(Section):
         """Returns the network's shape for a tokenizer of ``vocabulary`` entries, with the head that the task needs."""
         spec = self.model.spec(vocabulary=vocabulary)
         outputs, labels = self.task.outputs, self.task.labels or None
+        if self.task.kind.makes == "embedding":
+            return replace(spec, language_head=False, pooler=False)
         if not outputs:
             return spec
         encodes, of_tokens = spec.kind == "encoder", self.task.kind.of_tokens
@@ -167,7 +172,7 @@ class Recipe(Section):
     @property
     def masks_documents(self) -> bool:
         """Returns whether no token attends to another document of its sequence: asked for, or as chats always are."""
-        return self.train.document_masking or self.task.kind.needs in ANSWERED
+        return self.train.document_masking or self.task.kind.needs in (*ANSWERED, "pairs")
 
     def epoch_tokens(self, *, tokens: int, documents: int) -> int:
         """Returns the tokens that training computes on in one pass over a split; padding counts.
@@ -177,6 +182,7 @@ class Recipe(Section):
             documents: of the split; a task may read each in a sequence of its own.
         """
         size = self.train.sequence_tokens
+        documents //= self.data.texts
         return size * (documents if self.task.kind.reads == "documents" else windows_per_epoch(tokens, size))
 
     def identity(self, section: str) -> dict[str, Any]:

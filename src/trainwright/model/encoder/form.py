@@ -143,4 +143,4 @@ def to_config(spec: ModelSpec, *, kind: str, prefix: str) -> dict[str, Any]:
         "tie_word_embeddings": spec.tied,
         "type_vocab_size": spec.segments,
         "vocab_size": spec.vocabulary,
-    }
+    } | ({} if spec.pooler or head != "Model" else {"add_pooling_layer": False})

@@ -46,7 +46,7 @@ def _bert_head(read: ConfigReader, prefix: str) -> dict[str, Any]:
         f"{prefix}ForSequenceClassification": {"pooler": True, **classes_of(read)},
         f"{prefix}ForTokenClassification": classes_of(read),
         f"{prefix}ForQuestionAnswering": {"classes": read.labels()},
-        f"{prefix}Model": {"language_head": False, "pooler": True},
+        f"{prefix}Model": {"language_head": False, "pooler": read.flag("add_pooling_layer", True)},
     }
     if name not in heads:
         raise read.unsupported("architectures", name, ", ".join(heads))

@@ -169,9 +169,19 @@ class DataSection(Section):
         """Returns what the sources give, all of them the same."""
         return self.sources[0].records
 
+    @property
+    def texts(self) -> int:
+        """Returns how many texts each of their records has: of pairs two, and the negatives."""
+        texts: int = getattr(self.sources[0], "texts", 1)
+        return texts
+
     @model_validator(mode="after")
     def _one_kind_of_records(self) -> Self:
         for number, source in enumerate(self.sources):
+            if (texts := getattr(source, "texts", 1)) != self.texts and source.records == self.records:
+                raise ValueError(
+                    f"sources.{number} gives {texts} texts a record, and sources.0 {self.texts}: make them equal"
+                )
             if source.records != self.records:
                 raise ValueError(
                     f"sources.{number} gives {source.records} and sources.0 {self.records}: one dataset has one of them"

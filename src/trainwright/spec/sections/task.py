@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -14,6 +14,10 @@ from trainwright.core.plug_in import InstanceOf
 from trainwright.spec.model import ModelKind
 from trainwright.spec.sections.base import Section
 
+Labelled = Literal["documents-with-labels", "documents-with-label-sets", "documents-with-numbers"]
+Needs = Literal["documents", Labelled, "words", "chats", "preferences", "pairs", "images"]
+Makes = Literal["text", "gaps", "classes", "number", "reward", "embedding"]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskKind:
@@ -22,10 +26,10 @@ class TaskKind:
     Attributes:
         make: ``package.module:function`` of recipe and dataset that gives the ``Task`` (``model/tasks/task.py``).
         needs: the kind of its dataset: documents, documents of which each has a label, a set of labels or a
-            number, sentences of words with a label each, chats, preferences, or images.
+            number, sentences of words with a label each, chats, preferences, pairs of texts, or images.
         reads: windows of the stream of tokens, or whole documents or images, each in a sequence of its own.
         makes: what the head's outputs are: tokens of a text, what stood at its gaps, the classes that
-            ``task.labels`` name, one number, or the reward of an answer.
+            ``task.labels`` name, one number, or the reward of an answer; without a head, an embedding.
         of_tokens: its classes are told of tokens, not of a whole document.
         networks: the kinds of networks that can learn it.
         divides: its sequences may lie on several ranks (``cp``): the ``Task`` is one that ``DividesSequences``.
@@ -34,23 +38,15 @@ class TaskKind:
         smooths: its loss is the cross-entropy of the network's ``head_loss``, whose targets ``train.loss`` can change.
         measured: its batches cost one pass of the network forth and back, as plans count those of every task.
         loss_unit: what its loss is in, summed over what it is averaged over.
+        micro_batches: ``package.module:function`` of recipe and layout that says which micro batches it cannot learn.
         problem_type: what transformers calls the problem of its networks, where their outputs do not tell it.
         Section: the class of the keys of its own beside ``task.name``; it derives from ``TaskSection``.
     """
 
     make: str
-    needs: Literal[
-        "documents",
-        "documents-with-labels",
-        "documents-with-label-sets",
-        "documents-with-numbers",
-        "words",
-        "chats",
-        "preferences",
-        "images",
-    ] = "documents"
+    needs: Needs = "documents"
     reads: Literal["windows", "documents"] = "windows"
-    makes: Literal["text", "gaps", "classes", "number", "reward"] = "text"
+    makes: Makes = "text"
     of_tokens: bool = False
     networks: tuple[ModelKind, ...] = ("decoder", "encoder")
     divides: bool = False
@@ -59,6 +55,7 @@ class TaskKind:
     smooths: bool = False
     measured: bool = False
     loss_unit: str = "nats"
+    micro_batches: str | None = None
     problem_type: str | None = None
     Section: type[BaseModel] | None = None
     CODE: ClassVar[tuple[str, ...]] = ("make",)
@@ -66,61 +63,35 @@ class TaskKind:
 
 _OURS = "trainwright.model.tasks"
 _DECODER: tuple[ModelKind, ...] = ("decoder",)
+
+
+def _whole(make: str, needs: Needs, *, makes: Makes = "classes", divides: bool = True, **more: Any) -> TaskKind:
+    """Returns a task of ours that reads whole documents."""
+    how: dict[str, Any] = {"makes": makes, "divides": divides, **more}
+    return TaskKind(make=f"{_OURS}.{make}", needs=needs, reads="documents", measured=True, **how)
+
+
 TASKS: Mapping[str, TaskKind] = {
     "next-token": TaskKind(
         make=f"{_OURS}.next_token:next_token", networks=_DECODER, divides=True, smooths=True, measured=True
     ),
     "masked": TaskKind(make=f"{_OURS}.masked:masked", makes="gaps", networks=("encoder",), smooths=True),
-    "classify": TaskKind(
-        make=f"{_OURS}.classify:classify",
-        needs="documents-with-labels",
-        reads="documents",
-        makes="classes",
-        divides=True,
-        smooths=True,
-        measured=True,
+    "classify": _whole("classify:classify", "documents-with-labels", smooths=True),
+    "classify-many": _whole(
+        "documents.classify_many:classify_many", "documents-with-label-sets", problem_type="multi_label_classification"
     ),
-    "classify-many": TaskKind(
-        make=f"{_OURS}.documents.classify_many:classify_many",
-        needs="documents-with-label-sets",
-        reads="documents",
-        makes="classes",
-        divides=True,
-        measured=True,
-        problem_type="multi_label_classification",
-    ),
-    "regress": TaskKind(
-        make=f"{_OURS}.documents.regress:regress",
-        needs="documents-with-numbers",
-        reads="documents",
+    "regress": _whole(
+        "documents.regress:regress",
+        "documents-with-numbers",
         makes="number",
-        divides=True,
-        measured=True,
         loss_unit="scaled error",
         problem_type="regression",
     ),
-    "classify-tokens": TaskKind(
-        make=f"{_OURS}.words.classify_tokens:classify_tokens",
-        needs="words",
-        reads="documents",
-        makes="classes",
-        of_tokens=True,
-        divides=True,
-        smooths=True,
-        measured=True,
-    ),
+    "classify-tokens": _whole("words.classify_tokens:classify_tokens", "words", of_tokens=True, smooths=True),
     "chat": TaskKind(
         make=f"{_OURS}.chat:chat", needs="chats", networks=_DECODER, divides=True, smooths=True, measured=True
     ),
-    "classify-images": TaskKind(
-        make=f"{_OURS}.images:classify_images",
-        needs="images",
-        reads="documents",
-        makes="classes",
-        networks=("vision",),
-        smooths=True,
-        measured=True,
-    ),
+    "classify-images": _whole("images:classify_images", "images", divides=False, networks=("vision",), smooths=True),
     "preference": TaskKind(
         make=f"{_OURS}.preferences.preference:preference", needs="preferences", networks=_DECODER, pipelines=False
     ),
@@ -130,6 +101,14 @@ TASKS: Mapping[str, TaskKind] = {
         makes="reward",
         networks=_DECODER,
         measured=True,
+    ),
+    "embed": _whole(
+        "embeddings.embed:embed",
+        "pairs",
+        makes="embedding",
+        divides=False,
+        networks=("encoder",),
+        micro_batches=f"{_OURS}.embeddings.refusals:refusals",
     ),
     "distill": TaskKind(
         make=f"{_OURS}.distillation.distill:distill", networks=_DECODER, divides=True, pipelines=False, tensors=False
@@ -145,8 +124,8 @@ class TaskSection(Section):
     name: Annotated[str, TASK] = Field(
         "next-token",
         description="predict the next token, fill gaps, classify documents (by one label or many), words or images, "
-        "tell a number of a document, answer in chats, prefer answers, give rewards to answers, learn from a teacher's "
-        "logits",
+        "tell a number of a document, answer in chats, prefer answers, give rewards to answers, embed texts, learn "
+        "from a teacher's logits",
     )
     labels: tuple[str, ...] = Field((), description="the classes in the head's order, for a task that has classes")
 
@@ -203,6 +182,7 @@ TASK_KEYS: Mapping[str, str] = {
     "classify-images": f"{OWN}:ImageTaskSection",
     "preference": f"{OWN}:PreferenceSection",
     "reward": f"{OWN}:RewardSection",
+    "embed": f"{OWN}:EmbedSection",
     "distill": f"{OWN}:DistillSection",
 }
 """Tasks of ours that have keys of their own, each with the class of them."""

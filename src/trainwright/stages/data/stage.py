@@ -39,6 +39,8 @@ from trainwright.stages.data.corpus.checked import changed_file
 from trainwright.stages.data.corpus.digests import Corpus, tokenizer_digest
 from trainwright.stages.data.corpus.size import text_bytes as text_bytes_of
 from trainwright.stages.data.funnel import Funnel, total
+from trainwright.stages.data.pairs.encode import ENCODER as PAIRS_ENCODER
+from trainwright.stages.data.pairs.encode import PairsJob, encode_all_pairs
 from trainwright.stages.data.parts import publish_json, read_json
 from trainwright.stages.data.preparation import LAYOUT, MAX_BUCKET_BITS, Preparation
 from trainwright.stages.data.read import Unit, finished_parts, plan_units, read_funnels
@@ -53,6 +55,8 @@ from trainwright.stages.data.words.encode import WordsJob, encode_sentences
 from trainwright.stages.data.words.records import texts_in
 from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
 
+LISTED = ("words", "pairs")
+"""Records whose form is a list of texts."""
 IMAGES = "trainwright.stages.data.images.stage:run"
 """Prepares images; loaded where sources give them."""
 
@@ -223,7 +227,7 @@ class _Texts(Preparation):
     def _train_tokenizer(self, bits: int, target: Path) -> dict[str, Any]:
         documents: Iterable[Path] = self._documents(bits, "train")
         if self.section.records != "documents":
-            documents = (texts_in if self.section.records == "words" else said_in)(documents, self.parts)
+            documents = (texts_in if self.section.records in LISTED else said_in)(documents, self.parts)
         sample = training_sample(documents, self.section.tokenizer.sample_bytes, self.parts)
         trained = train_tokenizer(self.section.tokenizer, sample, target)
         if trained.trainer != "gigatoken":
@@ -240,9 +244,9 @@ class _Texts(Preparation):
         template: ChatTemplate | None,
         workers: int,
     ) -> tuple[EncoderChoice, int | None]:
-        """Turns texts, chats or sentences into ids; returns by what, and how many texts do not come back from them."""
+        """Turns texts, chats, sentences or pairs into ids; returns by what, and how many texts do not come back."""
         tokenizer, records = self.out / TOKENIZER, self.section.records
-        if template is None and records != "words":
+        if template is None and records not in LISTED:
             choice: EncoderChoice = self.timed("check", partial(self._encoder, bits))
             encode = partial(self._encode, bits, splits, facts, encoder=choice.encoder, workers=workers)
             lossy: int = self.timed("encode", partial(encode, all_bytes=total(arranged.funnels).kept.bytes))
@@ -254,13 +258,20 @@ class _Texts(Preparation):
             )
             work = partial(encode_all, chats, arranged.funnels, self.events, workers=workers)
         else:
-            how: dict[str, Any] = {"tokenizer": tokenizer, "facts": facts, "labels": arranged.tags(self.section)}
-            jobs = [WordsJob(bucket=n, splits=tuple(splits), directory=self.parts, **how) for n in range(1 << bits)]
-            work = partial(encode_sentences, jobs, arranged.funnels, self.events, workers=workers)
+            how: dict[str, Any] = {"splits": tuple(splits), "directory": self.parts, "facts": facts}
+            how |= {"tokenizer": tokenizer}
+            told = arranged.funnels, self.events
+            if records == "pairs":
+                pairs = [PairsJob(bucket=number, **how) for number in range(1 << bits)]
+                work = partial(encode_all_pairs, pairs, *told, workers=workers)
+            else:
+                how["labels"] = arranged.tags(self.section)
+                jobs = [WordsJob(bucket=number, **how) for number in range(1 << bits)]
+                work = partial(encode_sentences, jobs, *told, workers=workers)
         self.timed("encode", work)
         if template is not None:
             template.write(self.out)
-        return (ENCODER if template is not None else WORDS_ENCODER), None
+        return (WORDS_ENCODER if records == "words" else ENCODER if template is not None else PAIRS_ENCODER), None
 
     def _encoder(self, bits: int) -> EncoderChoice:
         choice = run_apart(partial(choose_encoder, self.out / TOKENIZER), first_texts(self._documents(bits, "train")))

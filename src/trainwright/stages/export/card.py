@@ -9,10 +9,11 @@ from typing import Any
 from trainwright.core.units import format_count
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.tasks.keys import EmbedSection
 
 _CARD = """\
 ---
-library_name: transformers
+library_name: {library}
 pipeline_tag: {pipeline}
 tags: [trainwright]
 ---
@@ -95,6 +96,21 @@ inputs = tokenizer.apply_chat_template(chat, tokenize=False)
 inputs = tokenizer(inputs, add_special_tokens=False, return_tensors="pt", return_token_type_ids=False)
 print(model(**inputs).logits.item())  # the answer's reward: of two answers to one question the better one has more
 ```"""
+_EMBED = """\
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/directory")
+one, other = model.encode(["Once", "Twice"])
+print(one @ other)  # the cosine of both texts: vectors have length 1
+```
+
+or with transformers' `AutoModel`: {how}, divided by its length."""
+_POOLED = {
+    "mean": "the mean of a text's last hidden states",
+    "cls": "the last hidden state of a text's first token",
+    "last": "the last hidden state of a text's last token",
+}
 _CLASSIFY_TOKENS = """\
 ```python
 from transformers import AutoModelForTokenClassification, AutoTokenizer
@@ -147,6 +163,9 @@ answers were not checked for bias."""
 _REGRESS_LIMITS = """\
 The model tells a number for any text, however unlike the texts it was trained on, and does not say how sure it is; its
 answers were not checked for bias."""
+_EMBED_LIMITS = """\
+Cosines tell which of some texts is nearer to another one, for texts like those that belong together in the training
+data; what a cosine is by itself means nothing, and longer texts are cut. It was not checked for bias."""
 _REWARD_LIMITS = """\
 Rewards compare answers to one question: their difference is the logarithm of the odds that the one is preferred, and
 what a reward is by itself means nothing. Answers unlike those that it was trained on have rewards too, so that whoever
@@ -172,7 +191,7 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
     """
     split, said, kind = recipe.data.split, _words(recipe, spec), recipe.task.kind
     unit = "image" if spec.sees_images else "word" if spec.tells_tokens else "document" if spec.classes else "token"
-    unit = "pair" if kind.needs == "preferences" else "label" if kind.problem_type == MANY else unit
+    unit = "pair" if kind.needs in ("preferences", "pairs") else "label" if kind.problem_type == MANY else unit
     rows = _rows(spec, summary, dtype, loss=f"{kind.loss_unit} per {unit}", accuracy=unit in ("image", "pair"))
     equal = "were kept once" if recipe.data.dedup == "exact" else "were all kept"
     shares = f"{split.train:g} to train on, {split.validation:g} to validate on, {split.test:g} to test on"
@@ -184,6 +203,7 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
     return _CARD.format(
         name=recipe.name,
         **said,
+        library="sentence-transformers" if kind.makes == "embedding" else "transformers",
         origin="the weights of another model" if pretrained else "scratch",
         table="\n".join(f"| {name} | {value} |" for name, value in rows if value),
         sources="\n".join(f"- {_source(source.model_dump(mode='json'))}" for source in recipe.data.sources),
@@ -238,6 +258,14 @@ def _words(recipe: Recipe, spec: ModelSpec) -> dict[str, str]:
             "kind": f"{network} that tells a number of a document",
             "use": _REGRESS,
             "limits": _REGRESS_LIMITS,
+        }
+    if isinstance(recipe.task, EmbedSection):
+        network = "A decoder-only network" if spec.kind == "decoder" else "An encoder"
+        return {
+            "pipeline": "sentence-similarity",
+            "kind": f"{network} that makes a vector of {spec.width} numbers of a text",
+            "use": _EMBED.format(how=_POOLED[recipe.task.pooling]),
+            "limits": _EMBED_LIMITS,
         }
     if recipe.task.kind.makes == "reward":
         return {

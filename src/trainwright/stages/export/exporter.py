@@ -19,6 +19,12 @@ Logits = Callable[[Tensor], Tensor]
 Of a network that sees images from normalised ones ``[batch, channels, side, side]``."""
 
 
+def outputs_of(network: Network, tokens: Tensor) -> Tensor:
+    """Returns the head's outputs; of a network without a head its hidden states."""
+    hidden: Tensor = network(tokens)
+    return network.logits(hidden) if network.spec.classes or network.spec.makes_logits else hidden
+
+
 @runtime_checkable
 class Exporter(Protocol):
     """Writes a network into a folder of its own, and computes with what stands there."""

@@ -30,8 +30,10 @@ from trainwright.model.tasks.masked import MASKS
 from trainwright.spec.families.family import huggingface_config
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.tasks.keys import EmbedSection
 from trainwright.stages.export.card import model_card
-from trainwright.stages.export.exporter import Logits
+from trainwright.stages.export.exporter import Logits, outputs_of
+from trainwright.stages.export.sentence_transformers import write_sentence_transformers
 
 
 class HuggingFace:
@@ -88,12 +90,15 @@ class HuggingFace:
         _write_json(directory / "tokenizer_config.json", settings)
         if network.spec.writes_text:
             _write_json(directory / "generation_config.json", ends)
+        if isinstance(recipe.task, EmbedSection):
+            how, texts = recipe.task, recipe.train.sequence_tokens // recipe.data.texts
+            write_sentence_transformers(directory, how, width=network.spec.width, text_tokens=texts)
         _write_card(directory, network, recipe=recipe, trained=trained)
 
     def read(self, directory: Path) -> Logits:
         """Returns the logits of the network that the directory holds."""
         network = load_network(directory)
-        return lambda tokens: network.logits(network(tokens))
+        return lambda tokens: outputs_of(network, tokens)
 
 
 def write_images(directory: Path, network: Network, *, recipe: Recipe, trained: Artifact, dtype: torch.dtype) -> None:

@@ -17,7 +17,7 @@ from trainwright.model.network import Network
 from trainwright.runtime.device import DTYPES
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.export import EXPORTER, ExporterSection
-from trainwright.stages.export.exporter import Exporter
+from trainwright.stages.export.exporter import Exporter, outputs_of
 
 TOLERANCE = 1e-4
 """Largest difference of a logit that reading back may show (fp32)."""
@@ -78,7 +78,7 @@ def run(context: Context) -> StageResult:
 def check_logits(model: Network) -> Float[Tensor, "batch seq vocabulary"]:
     """Returns the logits of ``check_input``."""
     with torch.inference_mode():
-        return model.logits(model(check_input(model.spec)))
+        return outputs_of(model, check_input(model.spec))
 
 
 def check_input(spec: ModelSpec) -> Int[Tensor, "batch seq"] | Float[Tensor, "batch channels side side"]:

@@ -170,9 +170,10 @@ def micro_batches(recipe: Recipe, workload: Workload, parallel: ParallelPlan = O
     each = [math.gcd(*(len(parallel.rows(size, place)) for place in places)) for size in sizes]
     if wanted != "auto":
         return (min(wanted, *each),)
-    whole = math.gcd(*each)
+    whole, group = math.gcd(*each), getattr(recipe.task, "group", 1)  # pairs of which each is told from the others
+    whole, group = (whole, 1) if whole % group else (whole // group, group)  # what is refused is planned all the same
     small = [size for size in range(1, math.isqrt(whole) + 1) if whole % size == 0]
-    return tuple(sorted({*small, *(whole // size for size in small)}, reverse=True))
+    return tuple(sorted({group * size for size in {*small, *(whole // size for size in small)}}, reverse=True))
 
 
 def _run(model: AnyModel, workload: Workload, here: Here, kernels: KernelChoice) -> RunSpec:

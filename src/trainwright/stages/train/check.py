@@ -29,6 +29,7 @@ METRICS = {
     "classify-tokens": ("loss", "accuracy", "macro_f1", "entity_precision", "entity_recall", "entity_f1"),
     "regress": ("loss", "mse", "mae", "r2"),
     "classify-images": ("loss", "accuracy", "macro_f1", "calibration_error"),
+    "embed": ("loss", "recall_at_1", "recall_at_10", "mrr"),
     "reward": ("loss", "accuracy", "margin", "reward_chosen", "reward_rejected"),
     "preference": ("loss", "rewards/accuracies", "rewards/margins", "rewards/chosen", "rewards/rejected", "kl"),
 }
@@ -134,7 +135,8 @@ def _layout(recipe: Recipe) -> Iterator[RecipeError]:
     asked, where = ParallelPlan(), "train"
     if isinstance(layout, LayoutSection):
         asked, where = layout.parallel(), "train.exec.layout"
-    reasons = of_batch_norms(recipe, asked if asked.ranks > 1 else None)
+    micro = 0 if train.exec.micro_batch == "auto" else train.exec.micro_batch  # 0: the plan chooses
+    reasons = of_batch_norms(recipe, replace(asked, micro_batch_sequences=micro) if asked.ranks > 1 else None)
     reasons += of_parts(recipe, recipe.model_spec(vocabulary=1), asked, precision=train.precision)
     reasons += refusals(
         replace(asked, compile=train.exec.compile is True),

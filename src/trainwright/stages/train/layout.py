@@ -117,10 +117,9 @@ def of_parts(recipe: Recipe, model: AnyModel, parallel: ParallelPlan, *, precisi
 
 
 def of_batch_norms(recipe: Recipe, parallel: ParallelPlan | None) -> tuple[str, ...]:
-    """Returns why a convolutional network is not trained so; without a layout why it is not on one process."""
-    if recipe.model.convolutions is None:
-        return ()
-    reasons: tuple[str, ...] = load(OF_BATCH_NORMS, kind="layout")(recipe, parallel)
+    """Returns why a batch is not divided so: batch norms, or the task, refuse it; without a layout on one process."""
+    refuses = OF_BATCH_NORMS if recipe.model.convolutions is not None else recipe.task.kind.micro_batches
+    reasons: tuple[str, ...] = () if refuses is None else load(refuses, kind="layout")(recipe, parallel)
     return reasons
 
 

@@ -13,12 +13,13 @@ from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.model.bundle import load_bundle
 from trainwright.model.generation.generate import complete
 from trainwright.model.tasks.documents.regress import Regress
+from trainwright.model.tasks.embeddings.contrast import pooled
 from trainwright.model.tasks.words.classify_tokens import ClassifyTokens
 from trainwright.spec.families.family import huggingface_form
 from trainwright.spec.generation import Sampling
 from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.sections.task import TaskSection
-from trainwright.spec.sections.tasks.keys import RegressSection, RewardSection
+from trainwright.spec.sections.tasks.keys import EmbedSection, RegressSection, RewardSection
 from trainwright.stages.export import run
 from trainwright.stages.export.huggingface import HuggingFace
 
@@ -88,6 +89,36 @@ def test_a_number_has_the_loss_and_the_gradients_of_transformers(tiny, make_trai
     back, _ = load_bundle(directory)
     with torch.no_grad():
         assert torch.equal(back(tokens), model(tokens))
+
+
+@pytest.mark.parametrize(("family", "pooling"), [("bert", "mean"), ("roberta", "cls"), ("modernbert", "mean")])
+def test_embeddings_are_those_of_transformers_body_pooled_as_its_files_say(
+    tiny, make_trained, recipe, tmp_path, family, pooling
+):
+    model = tiny.encoder(family, language_head=False)
+    how = EmbedSection(name="embed", pooling=pooling)
+    result = export(recipe.model_copy(update={"task": how}), make_trained(model), tmp_path / "out")
+    assert result.summary["logit_difference"] == 0
+    directory = tmp_path / "out" / "huggingface"
+    read = {name: json.loads((directory / name).read_text()) for name in ("modules.json", "1_Pooling/config.json")}
+    assert [each["path"] for each in read["modules.json"]] == ["", "1_Pooling", "2_Normalize"]
+    assert [each["type"].rpartition(".")[2] for each in read["modules.json"]] == ["Transformer", "Pooling", "Normalize"]
+    wanted = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}[pooling]
+    assert [key for key, value in read["1_Pooling/config.json"].items() if value is True] == [wanted, "include_prompt"]
+    assert read["1_Pooling/config.json"]["word_embedding_dimension"] == model.spec.width
+    bare = {} if family == "modernbert" else {"add_pooling_layer": False}
+    theirs = transformers.AutoModel.from_pretrained(directory, **bare).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    inputs = tokenizer(["def add", "x + yz * 3"], padding=True, return_tensors="pt", return_token_type_ids=False)
+    with torch.no_grad():
+        hidden, counts = theirs(**inputs).last_hidden_state, inputs["attention_mask"].unsqueeze(-1)
+        vectors = hidden[:, 0] if pooling == "cls" else (hidden * counts).sum(dim=1) / counts.sum(dim=1)
+        expected = vectors / vectors.norm(dim=1, keepdim=True)
+        documents = 1 - inputs["attention_mask"]
+        own = pooled(model(inputs["input_ids"], documents=documents), documents, texts=1, pooling=pooling)[:, 0]
+    torch.testing.assert_close(own, expected, atol=1e-5, rtol=0)
+    card = (directory / "README.md").read_text()
+    assert "SentenceTransformer(" in card and "nats per pair" in card and "a vector of 32 numbers" in card
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])

@@ -146,6 +146,29 @@ def test_what_rewards_cannot_have_is_refused_by_name(tmp_path) -> None:
     assert line.startswith("train.loss.label_smoothing: the loss of reward is no cross-entropy")
 
 
+EMBEDS = (
+    "model.family=bert",
+    "data.sources=[{kind: pairs, paths: [x]}]",
+    "task={name: embed, group: 4}",
+    "train.sequence_tokens=64",
+    "train.batch_tokens=512",
+)
+
+
+def test_groups_of_pairs_stay_whole_or_the_training_is_refused(tmp_path) -> None:
+    assert of(tmp_path, *EMBEDS) == of(tmp_path, *EMBEDS, "train.exec.layout={dp_shard: 2}") == []
+    for change, said in {
+        "train.exec.micro_batch=2": "micro_batch=2: pairs are told apart in groups of task.group=4",
+        "train.batch_tokens=640": "a batch of 10 pairs is not whole groups of task.group=4: make train.batch_tokens a",
+        "train.exec.on_oom=adapt": "on_oom=adapt: a smaller micro batch may end inside a group",
+        "train.exec.layout={dp_shard: 4}": "a rank has 2 pairs of a batch",
+    }.items():
+        (line,) = of(tmp_path, *EMBEDS, change)
+        assert "the trainer cannot execute this" in line and said in line
+    (line,) = of(tmp_path, *EMBEDS, "train.exec.keep_best=1", "train.exec.best_by=max recall")
+    assert "embed measures nothing of this name (seen 'recall'" in line
+
+
 @pytest.mark.parametrize(
     ("layout", "reason"),
     [

@@ -25,16 +25,18 @@ SOURCES: Mapping[str, str] = {
     "preferences": "trainwright.stages.data.sources.chats:Preferences",
     "words": "trainwright.stages.data.sources.words:Words",
     "conll": "trainwright.stages.data.sources.words:Conll",
+    "pairs": "trainwright.stages.data.pairs.source:Pairs",
     "images": "trainwright.stages.data.sources.images:Images",
     "sklearn-digits": "trainwright.stages.data.sources.digits:SklearnDigits",
     "python-docstrings": "trainwright.stages.data.sources.docstrings:PythonDocstrings",
+    "python-docstring-pairs": "trainwright.stages.data.pairs.source:PythonDocstringPairs",
 }
 SOURCE = Extension("source", SOURCES, Called(arguments=("section",), methods=("read",)))
 
 
-Records = Literal["documents", "chats", "preferences", "words", "images"]
+Records = Literal["documents", "chats", "preferences", "words", "pairs", "images"]
 """What sources give: texts, chats, chats of which each has two last answers, sentences of words with a
-label each, or images with their classes."""
+label each, texts that belong together, or images with their classes."""
 
 
 class SourceSection(Section):
@@ -229,7 +231,9 @@ SOURCE_KEYS: Mapping[str, type[SourceSection] | str] = {
     "preferences": PreferencesSource,
     "words": "trainwright.spec.sections.corpus.words:WordsSource",
     "conll": "trainwright.spec.sections.corpus.words:ConllSource",
+    "pairs": "trainwright.spec.sections.corpus.pairs:PairsSource",
     "images": ImagesSource,
     "sklearn-digits": DigitsSource,
     "python-docstrings": DocstringsSource,
+    "python-docstring-pairs": "trainwright.spec.sections.corpus.pairs:DocstringPairsSource",
 }

@@ -54,6 +54,22 @@ class RewardSection(TaskSection):
     )
 
 
+class EmbedSection(TaskSection):
+    """Vectors of texts, nearer to each other where texts belong together."""
+
+    pooling: Literal["mean", "cls", "last"] = Field(
+        "mean", description="what a text's vector is of: all of its tokens, the first or the last one"
+    )
+    cosine_temperature: float = Field(
+        0.05, gt=0, le=10, description="what cosines are divided by; a low one heeds the nearest wrong texts most"
+    )
+    group: int = Field(
+        16,
+        ge=1,
+        description="pairs of which each is told apart from the others; micro batches are multiples of it",
+    )
+
+
 class DistillSection(TaskSection):
     """Next tokens as a larger network predicts them, and as they are."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.chats.records import chats_of, form_of
 from trainwright.stages.data.cleaning.cleaner import Cleaner
+from trainwright.stages.data.pairs.cleaning import PairsCleaner
 from trainwright.stages.data.words.cleaning import WordsCleaner
 
 
@@ -30,5 +31,10 @@ def cleaner_of(section: DataSection) -> Cleaner:
     Raises:
         RecipeError: a filter cannot be found.
     """
-    kinds: dict[str, type[Cleaner]] = {"chats": ChatCleaner, "preferences": ChatCleaner, "words": WordsCleaner}
+    kinds: dict[str, type[Cleaner]] = {
+        "chats": ChatCleaner,
+        "preferences": ChatCleaner,
+        "words": WordsCleaner,
+        "pairs": PairsCleaner,
+    }
     return kinds.get(section.records, Cleaner)(section.clean)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import hashlib
 import random
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from trainwright.spec.sections.corpus.sources import DocstringsSource
 from trainwright.stages.data.chats.records import form_of
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
+from trainwright.stages.data.sources.base import SectionT
 from trainwright.stages.data.sources.files import PythonLibrary
 from trainwright.stages.data.sources.python_syntax import Function, first_paragraph, parsed
 
@@ -20,13 +22,15 @@ FEWEST_WORDS, MOST_WORDS = 4, 60
 Headed = ast.ClassDef | Function
 
 
-class PythonDocstrings(PythonLibrary[DocstringsSource]):
-    """The docstrings of the running Python's own library, file by file."""
+class HeadedParagraphs(PythonLibrary[SectionT]):
+    """Records of the docstrings of the running Python's own library, file by file."""
 
-    Section = DocstringsSource
+    @abstractmethod
+    def form(self, node: Headed, words: list[str]) -> str:
+        """Returns the form of a function or class and the words of its docstring's first paragraph."""
 
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
-        """Yields the pairs of one file, in order of their lines; a file that is no Python of this version is one."""
+        """Yields the records of one file, in order of their lines; a file that is no Python of this version is one."""
         del part
         tree = parsed(stream.read())
         if isinstance(tree, RawDocument):
@@ -36,11 +40,21 @@ class PythonDocstrings(PythonLibrary[DocstringsSource]):
         for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)):
             words = first_paragraph(node)
             if len(set(words)) >= FEWEST_WORDS and len(words) <= MOST_WORDS:
-                form = _form(_head(node), words)
+                form = self.form(node, words)
                 yield RawDocument(f":{node.lineno}", len(form.encode()), text=form)
 
 
-def _head(node: Headed) -> str:
+class PythonDocstrings(HeadedParagraphs[DocstringsSource]):
+    """Preferences of a docstring over its words jumbled."""
+
+    Section = DocstringsSource
+
+    def form(self, node: Headed, words: list[str]) -> str:
+        """Returns the form of both chats."""
+        return _form(head_of(node), words)
+
+
+def head_of(node: Headed) -> str:
     """Returns the line that begins a function or a class, without decorators and annotations of what it returns."""
     if isinstance(node, ast.ClassDef):
         return f"class {node.name}({', '.join(map(ast.unparse, node.bases))}):"

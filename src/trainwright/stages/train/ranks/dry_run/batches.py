@@ -61,8 +61,9 @@ def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> 
     if recipe.data.images is not None:
         return _images(path, recipe.data.images, recipe.task.labels, images=documents)
     labels, size, needs = recipe.task.labels, recipe.train.sequence_tokens, recipe.task.kind.needs
-    if needs == PREFERENCES:
-        size, documents = size // 2, 2 * documents
+    if needs in (PREFERENCES, "pairs"):
+        texts = max(recipe.data.texts, 2)
+        size, documents = size // texts, texts * documents
     entries = {}
     for name in SPLITS:
         writer = SplitWriter(path, name, vocabulary=vocabulary, end_of_text_id=0)
@@ -78,7 +79,7 @@ def _dataset(path: Path, recipe: Recipe, *, vocabulary: int, documents: int) -> 
         entries[name] = writer.close()
     # Encoders ask which tokens stand around a text and which one for a gap.
     Tokenizer(WordLevel({END_OF_TEXT: 0, MASK: 1}, END_OF_TEXT)).save(str(path / TOKENIZER))
-    kind = needs if needs in (*ANSWERED, NUMBERS, WORDS) else DOCUMENTS
+    kind = needs if needs in (*ANSWERED, NUMBERS, WORDS, "pairs") else DOCUMENTS
     write_dataset(
         path,
         vocabulary=vocabulary,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from fixtures.paired import SEQUENCE, embed_recipe
 from trainwright.core.errors import RecipeError
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.planner.counts.parallel.dry_run import DryRun
@@ -182,6 +183,13 @@ def test_words_have_labels() -> None:
     )
     task, batch = task_and_batch(recipe, vocabulary=256, sequences=3)
     assert task.unit == "word" and int(task.weight(batch)) == 24 and set(batch["targets"].flatten().tolist()) == {0, 1}
+
+
+def test_the_texts_of_a_record_fill_a_sequence() -> None:
+    recipe = embed_recipe(negatives=1, train={"exec": {"compile": False}})
+    task, batch = task_and_batch(recipe, vocabulary=320, sequences=8)
+    assert batch["tokens"].shape == (8, SEQUENCE) and int(task.weight(batch)) == 8
+    assert (batch["documents"] < 3).all(), "no padding"
 
 
 @pytest.mark.parametrize(

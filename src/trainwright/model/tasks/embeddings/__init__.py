@@ -1,0 +1,1 @@
+"""Embeddings: texts that belong together come to lie near each other."""

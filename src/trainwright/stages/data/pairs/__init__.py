@@ -1,0 +1,1 @@
+"""Texts that belong together: how they are cleaned, how they become tokens."""

@@ -1,0 +1,33 @@
+"""Groups stay whole: a layout or a batch that would cut one is refused before anything runs, in one line."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fixtures.paired import SEQUENCE, embed_recipe
+from trainwright.model.tasks.embeddings.refusals import refusals
+from trainwright.spec.workload import ParallelPlan
+
+
+def test_whole_groups_are_learnt() -> None:
+    assert refusals(embed_recipe(), None) == ()
+    assert refusals(embed_recipe(train={"exec": {"micro_batch": 8}}), None) == ()
+    assert refusals(embed_recipe(), ParallelPlan(dp_shard=2, micro_batch_sequences=4)) == ()
+
+
+@pytest.mark.parametrize(
+    ("train", "parallel", "said"),
+    [
+        ({"batch_tokens": 6 * SEQUENCE}, None, f"batch of 6 pairs .* a multiple of {4 * SEQUENCE}"),
+        ({"exec": {"micro_batch": 3}}, None, "micro_batch=3: .* task.group=4; take a multiple"),
+        ({}, ParallelPlan(micro_batch_sequences=2), "micro_batch=2: "),
+        ({}, ParallelPlan(dp_replicate=4, micro_batch_sequences=4), "a rank has 2 pairs of a batch"),
+        ({}, ParallelPlan(dp_shard=3, micro_batch_sequences=4), "a rank has . pairs of a batch"),
+        ({"exec": {"on_oom": "adapt"}}, None, "on_oom=adapt"),
+    ],
+)
+def test_what_cuts_a_group_is_named(train, parallel, said) -> None:
+    (reason,) = refusals(embed_recipe(train=train), parallel)
+    assert re.search(said, reason), reason
