@@ -220,7 +220,8 @@ def test_losses_and_gradients_are_those_of_transformers_and_peft(make_pair, toke
     base = transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, quantization_config=how, device_map="cpu"
     )
-    theirs = peft.PeftModel.from_pretrained(base, adapters, is_trainable=True)
+    # In training, as here: else bitsandbytes packs weights anew on processors with AVX512-BF16, in bf16.
+    theirs = peft.PeftModel.from_pretrained(base, adapters, is_trainable=True).train()
     assert type(theirs.get_submodule("base_model.model.model.layers.0.mlp.up_proj.base_layer")).__name__ == "Linear4bit"
     losses = [
         torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
