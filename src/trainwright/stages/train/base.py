@@ -81,7 +81,9 @@ def take_body(network: Network, base: Network) -> str | None:
     if not own or not classes:
         return None if not own else "the vocabulary"
     names = "" if told is None else f" ({', '.join(told)})"
-    return f"{classes} labels" + (f"; the base has one for other labels{names}" if base.spec.classes else "")
+    return ("one number" if classes == 1 else f"{classes} labels") + (
+        f"; the base has one for other labels{names}" if base.spec.classes else ""
+    )
 
 
 def fresh_names(network: Network, base: Network) -> frozenset[str]:
