@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 import trainwright
 from doubts import PRIOR_ROWS, covered, doubts, figures, is_plain, kind_of_work, left_out_spreads, spread, summary
 from priors import PRIORS, WIDTHS
-from rate_fit import Data, Fit, Mask, gather, generation_of
+from rate_fit import Data, Fit, Mask, gather, generation_of, lineage
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.evidence.published_run import questions
 from trainwright.planner.evidence.rows import read_tables
@@ -146,9 +146,13 @@ def stack_tables(name: str, outcome: Outcome) -> list[str]:
         return []
     printed = mine & outcome.data.printed
     used = printed if printed.sum() >= PRIOR_ROWS else mine
-    prefix = f"stack:{name}."
-    told = {name: value for name, value in sorted(outcome.values.items()) if value != 1}
-    own = {name.removeprefix(prefix): value for name, value in told.items() if name.startswith(prefix)}
+    own: dict[str, float] = {}
+    for stack in lineage(name):  # a number's start is that of the release before
+        prefix = f"stack:{stack}."
+        for key, value in outcome.values.items():
+            if key.startswith(prefix):
+                own[key.removeprefix(prefix)] = own.get(key.removeprefix(prefix), 1.0) * value
+    own = {key: value for key, value in sorted(own.items()) if value != 1}
     tuned = [f"{key.removeprefix('tuned.')} = {value:.3g}" for key, value in own.items() if key.startswith("tuned.")]
     return [
         "[time]",

@@ -17,6 +17,7 @@ from scipy.optimize import least_squares
 from priors import PRIORS, WIDTHS
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.efficiency import generation
+from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.ranks import processors_left
 from trainwright.planner.counts.work import Work
@@ -28,7 +29,7 @@ from trainwright.planner.rates.catalogue import CATALOGUE, Rates, exposure_of, f
 Mask = NDArray[np.bool_]
 Table = TypeVar("Table", Work, Exchange, Layouts)
 
-NOISE = 0.08
+NOISE = 0.1
 """Log error beyond which a row counts linearly: what shapes and settings that rows do not print are worth."""
 SOURCE_ROWS = 40
 """A source with more rows than this counts as much as one with so many."""
@@ -92,9 +93,19 @@ def generation_of(row: Row) -> str:
     return generation(row.placed.run.cluster.device)
 
 
-def stack_of(row: Row, name: str) -> str:
-    """A stack's number, by its stack."""
-    return f"stack:{row.placed.run.stack.time_of}.{name.removeprefix('stack.')}" if name.startswith("stack.") else name
+def numbers_of(row: Row, name: str) -> tuple[str, ...]:
+    """The numbers that one of a row's is the product of: a stack's stands by its name, with that of one it follows."""
+    if not name.startswith("stack."):
+        return (name,)
+    return tuple(f"stack:{stack}.{name.removeprefix('stack.')}" for stack in lineage(row.placed.run.stack.time_of))
+
+
+def lineage(stack: str) -> list[str]:
+    """A stack, and those of the releases before it."""
+    found = [stack]
+    while earlier := read_stack(found[-1]).follows:
+        found.append(earlier)
+    return found
 
 
 def gather(rows: list[Row]) -> Data:
@@ -120,7 +131,12 @@ def gather(rows: list[Row]) -> Data:
         kept.append(row)
         steps.append(np.log(run.workload.step_tokens / shape.devices[0] / row.measured.tokens_per_s))
         parts = factors(run, CATALOGUE.efficiency)
-        names.append([tuple(stack_of(row, part.name) for part in parts[field.name]) for field in fields(Rates)])
+        names.append(
+            [
+                tuple(each for part in parts[field.name] for each in numbers_of(row, part.name))
+                for field in fields(Rates)
+            ]
+        )
     counts = Counter(row.source for row in kept)
     weight = [
         (DERIVED_WEIGHT if row.measured.derived else 1.0) / max(1.0, counts[row.source] / SOURCE_ROWS) ** 0.5

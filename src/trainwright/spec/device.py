@@ -101,6 +101,8 @@ class DeviceSpec:
     """The boost clock; of a CPU the base clock of its fastest cores."""
     l2_bytes: int | None = None
     """The last level of cache."""
+    matmul_share: float | None = None
+    """Share of the dense 16-bit peak that matrix products alone were measured to reach."""
     recorded: str = ""
     """The day these numbers were written down."""
     sources: Mapping[str, str] = field(default_factory=dict)

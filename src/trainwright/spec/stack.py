@@ -256,6 +256,8 @@ class Stack:
     aliases: tuple[str, ...] = ()
     since: str = ""
     """The first release that these numbers hold for; of several files the latest that a run's release has reached."""
+    follows: str = ""
+    """The stack of the release before, whose numbers of time these were fitted from."""
     words: tuple[str, ...] = ()
     """Parts of names that no file lists, by which a framework is taken for one of this kind."""
     marks: tuple[str, ...] = ()

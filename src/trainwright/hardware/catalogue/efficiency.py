@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 
 from trainwright.hardware.catalogue.tables import CATALOG
@@ -21,6 +22,8 @@ _CUDA = (
 )
 """Generations by the least compute capability; Turing's tensor cores are Volta's kind, and so it counts as Volta."""
 DEFAULT = "default"
+MATMUL_SHARES: Mapping[str, float] = {"ampere": 0.87, "hopper": 0.80, "blackwell": 0.75, "rocm": 0.55, "hpu": 0.85}
+"""Share of the dense 16-bit peak that matrix products alone reach, by generation: what ``products`` is fitted from."""
 
 
 def generation(device: DeviceSpec) -> str:
@@ -29,6 +32,12 @@ def generation(device: DeviceSpec) -> str:
         return device.kind
     capability = float(device.compute_capability or 0)
     return next(name for least, name in _CUDA if capability >= least)
+
+
+def matmul_reach(device: DeviceSpec) -> float:
+    """Returns what matrix products alone reach on a device, over what they do in its generation; 1 if unmeasured."""
+    usual = MATMUL_SHARES.get(generation(device))
+    return device.matmul_share / usual if device.matmul_share and usual else 1.0
 
 
 @cache

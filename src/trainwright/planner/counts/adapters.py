@@ -12,7 +12,7 @@ import numpy as np
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import unknown
 from trainwright.planner.counts.flops import count_flops, tokens_of_a_sequence
-from trainwright.planner.counts.layouts import Layouts, Numbers, Values
+from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parameters import (
     BLOCK_PARTS,
     Matrix,
@@ -76,20 +76,6 @@ _LATENT = {
     "kv_b_proj": "kv_up",
 }
 """Modules of DeepSeek's attention (transformers 5.23.0, models/deepseek_v3), each with its matrix."""
-WITHOUT_FACTORS = frozenset(
-    ("adaptionprompt", "beft", "ia3", "ln_tuning", "prefixtuning", "prompt_tuning", "ptuning", "trainable_tokens")
-)
-"""Methods of PEFT that train prompts, norms, or scales of activations, and nothing beside a matrix."""
-WHOLE_CHANGE: Mapping[str, float] = {
-    **dict.fromkeys(("frod", "hira", "loha", "lokr", "osf", "randlora"), 56.0),
-    **dict.fromkeys(("fourierft", "waveft"), 148.0),
-}
-"""Methods of PEFT that make a matrix as large as the adapted one in each pass, and what both passes move for each of
-its elements in fp32: two parts made, multiplied, scaled, cast and used, and their gradients back; a spectrum made
-complex and transformed over both axes, its real part taken, and all of it back (huggingface/peft@5d602fd,
-src/peft/tuners: loha, fourierft)."""
-
-
 _QKV, _UP = ("query", "key", "value"), ("gate", "up")
 TARGETS: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in (*_QKV, "output", *_UP, "down", *_LATENT.values(), "shared_gate")},
@@ -300,35 +286,6 @@ def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int
     return frozen + 3 * factors
 
 
-def factor_flops(matrix: Matrix, workload: Workload, rows: Numbers, count: Values) -> Values:
-    """Returns the operations of the factors of adapters beside a matrix, 2r (inputs + outputs) for each row.
-
-    Half as many again, because the backward pass makes two products of each, and of frozen matrices one alone.
-    """
-    adapter = workload.adapter
-    if adapter is None or adapter.method in WITHOUT_FACTORS or not stands_beside(adapter, matrix):
-        return 0.0
-    if adapter.method in WHOLE_CHANGE:
-        return 1.5 * 2.0 * rows * matrix.inputs * matrix.outputs * count
-    return 1.5 * 2.0 * rows * adapter.rank * (matrix.inputs + matrix.outputs) * count
-
-
-def adapter_elements(
-    model: ModelSpec, workload: Workload, layouts: Layouts, moves: AdapterMoves = PLAIN_MOVES
-) -> Numbers:
-    """Returns the elements that adapters of an average block move for one token on one rank, in the forward pass.
-
-    0 where only others are trained. Methods that train no factors beside matrices (prompts, norms, scales of
-    activations) name none.
-    """
-    adapter = workload.adapter
-    if adapter is None or adapter.method in WITHOUT_FACTORS:
-        return np.zeros(len(layouts))
-    targets = (matrix for matrix in matrices(model) if stands_beside(adapter, matrix))
-    moved = sum(each.layers * (moves.inputs * each.inputs + moves.outputs * each.outputs) for each in targets)
-    return np.asarray(moved / model.blocks / layouts.tp)
-
-
 def dequantising_traffic_bytes(
     model: ModelSpec, workload: Workload, layouts: Layouts, *, double_quantised: bool
 ) -> Numbers:
@@ -342,15 +299,6 @@ def dequantising_traffic_bytes(
     stored = frozen_bytes(workload.adapter.frozen, double_quantised=double_quantised)
     share = slowest_layers(model, layouts) / model.blocks / layouts.tp
     return np.asarray((stored + workload.element_bytes) * block_matrix_parameters(model) * share)
-
-
-def change_bytes(model: ModelSpec, workload: Workload) -> float:
-    """Returns what a pass moves to make whole changes of adapted matrices (``WHOLE_CHANGE``), half of a step's."""
-    adapter = workload.adapter
-    if adapter is None or adapter.method not in WHOLE_CHANGE:
-        return 0.0
-    elements = sum(each.layers * each.elements for each in matrices(model) if stands_beside(adapter, each))
-    return WHOLE_CHANGE[adapter.method] / 2 * elements
 
 
 def prompt_tokens(adapter: Adapter | None, width: int) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
+from trainwright.planner.counts.methods import method_kernels
 from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices
 from trainwright.planner.counts.ranks import fullest
 from trainwright.spec.device import DeviceSpec
@@ -20,13 +21,18 @@ EXPERT_BIAS_ELEMENTS = 34.0 / 3
 routing weight in fp32, added, joined with those of other experts and cast, 28 bytes forward and 40 backward in 16-bit
 elements (NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py, TEGroupedMLP)."""
 
+CAST_ELEMENTS = 2.0
+"""16-bit elements that a cast of one to eight bits moves: two bytes are read, two written."""
+SAME_INPUT = frozenset(("key", "value", "kv_down"))
+"""Matrices that multiply what another one does, a query's; beside a gate ``up`` too."""
+
 
 def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
     """Returns the elements read and written between the products, for one token of one average block, on one rank.
 
     Two norms and two residual sums on the width; rotation of queries and keys; a transposition of the mixed values; the
-    activation, and its product with the gate. Experts gather and scatter their tokens. Eight-bit products cast and
-    transpose their inputs.
+    activation, and its product with the gate. Experts gather and scatter their tokens. Products in eight or fewer bits
+    have their operands cast (``_cast_elements``).
     """
     width = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
     queries, keys = model.heads * model.score_size, model.kv_heads * model.score_size
@@ -40,9 +46,22 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
         inner = inner + gated * (load * experts.active * experts.ffn_width + experts.shared_ffn_width) * (1 - dense)
         wide = wide + 4.0 * load * experts.active * model.width * (1 - dense)
     if workload.precision in ("fp8", "nvfp4"):
-        parts = [matrix for matrix in matrices(model) if matrix.part in BLOCK_PARTS]
-        inner = inner + 2.0 * sum(each.rows * each.inputs * each.layers for each in parts) / model.blocks
+        inner = inner + _cast_elements(model)
     return np.asarray(wide / width + inner / layouts.tp)
+
+
+def _cast_elements(model: ModelSpec) -> float:
+    """Returns the elements that casts move for a token of an average block, a third of both passes.
+
+    Each is read in 16 bits and written in eight for two products, along rows and along columns: in the forward pass
+    the inputs, once for all products that share one, in the backward pass the gradients of all results (Transformer
+    Engine, pytorch/module/linear.py). Routers stay in more bits.
+    """
+    narrow = [each for each in matrices(model) if _in_block(each) and each.part != "router" and each.outputs > 1]
+    shared = SAME_INPUT | ({"up"} if model.gated else set())
+    inputs = sum(each.rows * each.inputs * each.layers for each in narrow if each.name not in shared)
+    results = sum(each.rows * each.outputs * each.layers for each in narrow)
+    return CAST_ELEMENTS / 3 * (inputs + results) / model.blocks
 
 
 def bias_elements(model: ModelSpec, layouts: Layouts, device: DeviceSpec, *, eager: bool) -> Numbers:
@@ -89,5 +108,6 @@ def kernels(model: ModelSpec, workload: Workload, *, eager: bool | NDArray[np.bo
     targets = len(workload.adapter.targets) if workload.adapter else 0
     if workload.adapter and workload.adapter.frozen == "nf4":
         products += DEQUANTISING_KERNELS * products
+    products += method_kernels(model, workload.adapter)
     beside = np.where(eager, np.maximum(written, between) + 10 * targets, between + 4 * targets)
     return np.asarray(products + beside + (12 if model.experts else 0))

@@ -16,17 +16,11 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import (
-    PLAIN_MOVES,
-    AdapterMoves,
-    adapter_elements,
-    change_bytes,
-    dequantising_traffic_bytes,
-    factor_flops,
-)
+from trainwright.planner.counts.adapters import PLAIN_MOVES, AdapterMoves, dequantising_traffic_bytes
 from trainwright.planner.counts.between import bias_elements, block_elements, expert_kernels, kernels
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values, counted_once
+from trainwright.planner.counts.methods import adapter_elements, change_s, factor_flops
 from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, wide_matrices
 from trainwright.planner.counts.ranks import (
     expert_tp,
@@ -156,6 +150,8 @@ class Work:
     lighter_ends: Values = 0.0
     """The same of first and last stage together, which one rank of a bidirectional pipeline has."""
     short_s: Values = 0.0
+    matmul: Values = 1.0
+    """What matrix products alone reach on the device, over what they do on others of its generation."""
     attention_again: Values = 0.0
     """1 where selective recomputation repeats attention between its products, and nothing else."""
     thin_heads: Values = 1.0
@@ -249,7 +245,7 @@ def forward_work(
         **counted,
         casts_s=_cast_parameters(model, workload, layouts) / device.bytes_per_s,
         backward_products=1.0 if workload.adapter else 2.0,
-        changed_s=change_bytes(model, workload) / device.bytes_per_s,
+        changed_s=change_s(model, workload, device),
         compiled=layouts.compile,
         update_s=update_bytes(model, workload, layouts, chosen, written_bytes) / device.bytes_per_s,
         orthogonal_s=orthogonal_flops(model, workload, layouts) / half_peak,
@@ -352,6 +348,7 @@ def _products(
     narrow = 1.0 if workload.precision in ("fp8", "nvfp4") else workload.element_bytes
     tile = TILE if on_tensor_cores(device, workload.precision) else CORE_TILE
     load = fullest(model, workload, layouts)
+    wide = max(1.0, peak_flops_per_s(device, workload.precision) / (device.flops_per_s.get("fp32") or math.inf))
     for matrix in wide_matrices(model, multiple):
         rows, outputs, inputs, count = product_shape(matrix, model, layouts, tokens, load)
         flops = 2.0 * rows * outputs * inputs * count
@@ -360,7 +357,7 @@ def _products(
             continue
         flops = flops * share
         if workload.adapter is not None:
-            thin = factor_flops(matrix, workload, rows, count) * share
+            thin = factor_flops(matrix, workload, rows, count, wide=wide) * share
             sums["flops"], sums["busy"] = sums["flops"] + thin, sums["busy"] + thin
         busy = 1.0 if device.kind == "cpu" else tile_share(rows, outputs, device.sm_count or 1, tile)
         sums["flops"] = sums["flops"] + flops

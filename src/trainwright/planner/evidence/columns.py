@@ -103,6 +103,7 @@ def model_of(record: Record) -> ModelSpec:
         bias=not llama and "MPT" not in arch and "falcon" not in arch,
         activation="silu" if llama else "gelu",
         segments=2 if bert else 0,
+        post_norm=bert,
         classes=2 if bert and tunes else 0,
         experts=_experts(record),
         further_layers=int(note_number(record, "mtp-num-layers") or 0),

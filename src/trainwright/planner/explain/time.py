@@ -113,6 +113,7 @@ def _products(planned: Planned) -> Explanation:
         Term("u", first(rate.unaligned), "", "speed of those"),
         Term("P", peak, "FLOP/s", "dense peak of the device"),
         Term("r", first(rate.products), "", "share of the peak reached, fitted"),
+        Term("g", first(work.matmul), "", "what products alone reach on this device, against its generation"),
         Term("w", first(work.busy), "", "share of the tensor cores that whole waves of tiles keep busy"),
         Term("x", first(rate.tiles), "", "how much of that libraries lose, fitted"),
         Term("o", first(rate.operands), "", "share of B that nothing hides, fitted"),
@@ -120,7 +121,7 @@ def _products(planned: Planned) -> Explanation:
         *left,
     )
     about = "matrix products of the forward pass"
-    formula = f"m × c × ((F + U / u - U) / (P × r{' × k' if left else ''} × w ^ x) + o × B)"
+    formula = f"m × c × ((F + U / u - U) / (P × r × g{' × k' if left else ''} × w ^ x) + o × B)"
     source = f"NVIDIA, Matrix Multiplication Background User's Guide (tiles and waves); {_FIT}"
     return Explanation("time.products", about, formula, terms, _forward_s(forecast, "products"), "s", source=source)
 
@@ -186,13 +187,13 @@ def _routed(planned: Planned) -> tuple[Term, ...]:
 def _update(planned: Planned) -> Explanation:
     forecast = planned.choice.forecast
     (work, rate), device = _counted(forecast), planned.plan.cluster.device
-    whole = first(forecast.step.update)
+    whole, orthogonal_s = first(forecast.step.update), work.orthogonal_s / (rate.head * work.matmul)
     terms = (
         Term("u", first(rate.update), "", "traffic against one fused kernel's, fitted"),
         Term("B", first(work.update_s) * device.bytes_per_s, "bytes", "read and written once by one fused kernel"),
         Term("M", device.bytes_per_s, "bytes/s", "the memory's rate"),
         Term("w", first(rate.bandwidth), "", "share of it that streams reach"),
-        Term("n", first(work.orthogonal_s / rate.head), "s", "products that make Muon's updates orthogonal"),
+        Term("n", first(orthogonal_s), "s", "products that make Muon's updates orthogonal"),
         Term("o", whole - first(step_without(forecast).update), "s", "moving what is offloaded"),
     )
     about, formula = "the optimizer's update", "u × B / (M × w) + n + o"

@@ -18,12 +18,12 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.machine.probes import MatmulPass
 from trainwright.planner.counts.adapters import (
     QUANTISED_FROZEN,
-    adapter_elements,
     adapter_parameters,
     dequantising_traffic_bytes,
     stands_beside,
 )
 from trainwright.planner.counts.kernels import Kind
+from trainwright.planner.counts.methods import adapter_elements
 from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
 from trainwright.planner.counts.ranks import fullest, owners
 from trainwright.planner.counts.work import product_shape

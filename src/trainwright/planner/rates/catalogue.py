@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trainwright.core.frozen import dataclass
-from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
+from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, matmul_reach, read_efficiency
 from trainwright.hardware.catalogue.stacks import read_stack, stack_names
 from trainwright.planner.counts.adapters import adapter_moves
 from trainwright.planner.counts.images import convnet_work
@@ -220,8 +220,10 @@ class Catalogue:
     def work(self, run: RunSpec, layouts: Layouts) -> Work:
         """Returns the counted work, at the datasheet's rates."""
         model, workload, device = run.model, run.workload, run.cluster.device
+        tensor_cores = on_tensor_cores(device, workload.precision)
+        matmul = matmul_reach(device) if tensor_cores else 1.0
         if isinstance(model, ConvNetSpec):
-            return convnet_work(model, workload, layouts, device)
+            return replace(convnet_work(model, workload, layouts, device), matmul=matmul)
         stack = run.stack
         written = stack.full_update_bytes if workload.element_bytes == 4 else None
         counted = forward_work(
@@ -235,7 +237,7 @@ class Catalogue:
             adapter_moves=adapter_moves(stack),
             double_quantised=stack.memory.double_quantised,
         )
-        return replace(counted, attention_again=float(stack.selective == "attention"))
+        return replace(counted, matmul=matmul, attention_again=float(stack.selective == "attention"))
 
     def rates(self, run: RunSpec) -> Rates:
         """Returns every rate of the run, by name."""
@@ -254,14 +256,14 @@ def reached(work: Work, rate: Rates, *, left: Values = 1.0) -> Kernels:
 
     Sending to experts keeps processors from computing while it overlaps; ``left`` is the share that it leaves.
     """
-    aligned = work.products_s + (1 / rate.unaligned - 1) * work.unaligned_s
+    aligned = (work.products_s + (1 / rate.unaligned - 1) * work.unaligned_s) / work.matmul
     products = aligned / (rate.products * work.busy**rate.tiles * left) + rate.operands * work.operands_s
     attention = (work.thin_heads * work.attention_s + rate.ramp * work.short_s) / (rate.attention * left)
     fused = np.where(np.asarray(work.compiled) > 0, rate.compiled, rate.traffic)
     moved = fused * work.traffic_s + rate.scores * work.scores_s + rate.encoder * work.encoder_s
     between = (moved + rate.adapted * work.adapted_s) / rate.bandwidth
     dequantised = (rate.dequantised * work.dequantised_s + work.changed_s) / rate.bandwidth
-    head, loss = work.head_s / rate.head, rate.loss * work.loss_s
+    head, loss = work.head_s / (rate.head * work.matmul), rate.loss * work.loss_s
     forward = products + attention + between + dequantised
     # Scores that fused attention never writes are no reason to repeat it: it costs its whole forward pass all the same.
     core = (attention + rate.scores * work.scores_s / rate.bandwidth) / np.maximum(forward, TINY_S)
@@ -271,7 +273,7 @@ def reached(work: Work, rate: Rates, *, left: Values = 1.0) -> Kernels:
         weight=(work.backward_products - 1) * products,
         head=head + loss / 2,
         head_backward=work.backward_products * head + loss / 2,
-        update=rate.update * work.update_s / rate.bandwidth + work.orthogonal_s / rate.head,
+        update=rate.update * work.update_s / rate.bandwidth + work.orthogonal_s / (rate.head * work.matmul),
         casts=rate.casts * work.casts_s / rate.bandwidth,
         launches=rate.launch_s * (work.kernels + rate.expert_kernels * work.expert_layers),
         again=np.where(np.asarray(work.attention_again) > 0, core, rate.selective),

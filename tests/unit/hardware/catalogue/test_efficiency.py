@@ -3,7 +3,7 @@ from dataclasses import fields
 import pytest
 
 from trainwright.hardware.catalogue.devices import device, device_names
-from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
+from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, matmul_reach, read_efficiency
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.efficiency import Efficiency
 
@@ -78,3 +78,13 @@ def test_every_number_was_fitted_or_is_a_default_of_that_name():
     assert rates.bus_sharing["staged"] > rates.bus_sharing["peer"], "all of a host share its memory, few share a switch"
     assert rates.attention["ampere-flash-1"] < rates.attention["ampere-flash-2"]
     assert rates.attention["hopper-flash-2"] < rates.attention["hopper-cudnn"]
+
+
+def test_matrix_products_alone_reach_what_was_measured_on_a_device_and_elsewhere_what_its_generation_does():
+    """stas00/ml-engineering, maximum achievable matmul FLOPS in bf16: 418.7 of 432 TFLOP/s, 1,243 of 1,677."""
+    gaudi2, gaudi3 = matmul_reach(device("gaudi2")), matmul_reach(device("gaudi3"))
+    assert gaudi2 / gaudi3 == pytest.approx(418.7 / 432 * 1677 / 1243, rel=0.01)
+    assert matmul_reach(device("l40s")) == matmul_reach(device("h20")) == 1
+    for name in device_names():
+        share = device(name).matmul_share
+        assert share is None or (0 < share < 1 and "matmul_share" in device(name).sources), name

@@ -65,6 +65,14 @@ def test_of_several_the_latest_that_a_release_has_reached():
     assert early.since < late.since
 
 
+def test_a_release_follows_one_that_the_same_name_finds():
+    followed = {name: read_stack(name).follows for name in stack_names() if read_stack(name).follows}
+    assert followed == {"megatron-bridge-26.06": "megatron-bridge"}
+    for name, earlier in followed.items():
+        assert set(read_stack(name).aliases) <= set(read_stack(earlier).aliases)
+        assert read_stack(earlier).since < read_stack(name).since
+
+
 def test_marks_in_the_settings_come_before_a_name_alone():
     marked = next(read_stack(name) for name in stack_names() if read_stack(name).marks)
     alias = marked.aliases[0]

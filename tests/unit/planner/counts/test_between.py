@@ -47,6 +47,20 @@ def test_each_expert_of_a_rank_has_kernels_of_its_own_and_more_in_eight_bits():
     assert expert_kernels(LLAMA_8B, eight, layouts(ParallelPlan()))[0] == 0
 
 
+def test_casts_to_eight_bits_read_shared_inputs_once_and_each_gradient_of_a_result():
+    """Transformer Engine: bytes of a token in a block, 2 read and 2 written for each element that is cast."""
+    eight = replace(WORK, precision="fp8")
+    for name, cast in (
+        # Llama: norms' results, mixed values, the activation; gradients of q, k, v, output, gate, up and down.
+        ("llama3-8b", (2 * 4096 + 4096 + 14336) + (4096 + 2 * 1024 + 4096 + 2 * 14336 + 4096)),
+        # Mixtral's two experts do the same for a token each; its router stays in 16 bits.
+        ("mixtral-8x7b", (2 * 4096 + 2 * (4096 + 14336)) + (4096 + 2 * 1024 + 4096 + 2 * (2 * 14336 + 4096))),
+    ):
+        model, one = catalogue_model(name), layouts(ParallelPlan())
+        more = block_elements(model, eight, one) - block_elements(model, WORK, one)
+        assert 3 * 2 * more[0] == pytest.approx(4 * cast), name
+
+
 def test_sequence_parallelism_divides_all_that_tensor_parallelism_leaves_whole():
     """Korthikanti et al. (2022, table 2): norms and residuals are whole on each rank without it."""
     plans = [ParallelPlan(tp=8, sequence_parallel=each) for each in (True, False)]

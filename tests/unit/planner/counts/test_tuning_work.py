@@ -8,13 +8,7 @@ import pytest
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.planner.counts.adapters import (
-    adapter_elements,
-    adapter_moves,
-    change_bytes,
-    dequantising_traffic_bytes,
-    prompt_tokens,
-)
+from trainwright.planner.counts.adapters import dequantising_traffic_bytes, prompt_tokens
 from trainwright.planner.counts.between import kernels
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.work import forward_work
@@ -68,15 +62,6 @@ def test_dequantising_costs_two_passes_and_a_third_where_layers_are_recomputed()
         assert more == pytest.approx(passes * once * pace, rel=0.05), recompute
 
 
-def test_adapters_move_the_inputs_and_outputs_of_their_matrices_and_prompts_nothing():
-    inputs, outputs = 2 * 4096 + 2 * 4096 + 2 * 4096 + 14336, 2 * 4096 + 2 * 1024 + 2 * 14336 + 4096
-    # PEFT: cast to fp32 and read again; product, scale, sum. Unsloth: one read; and the sum's own product.
-    for name, moved in (("hf-trainer", 5 * inputs + 6 * outputs), ("unsloth", inputs + 2 * outputs)):
-        found = adapter_elements(LLAMA, work(adapter=adapter()), layouts(work()), adapter_moves(stack(name)))
-        assert found[0] == moved, name
-    assert adapter_elements(LLAMA, work(adapter=adapter(method="prefixtuning")), layouts(work()))[0] == 0
-
-
 def test_adapters_on_all_matrices_are_faster_than_training_all_weights():
     # Freezing saves a third of the products; 0.85 to 0.89 of the time on a processor (benchmarks of PEFT's modules).
     # With one fused update: one operation by operation costs all weights more than freezing saves.
@@ -105,17 +90,6 @@ def test_short_sequences_wait_for_the_host():
 
 def test_a_compiler_changes_time_as_well_as_memory():
     assert seconds(work(4096), compiled=True) < seconds(work(4096))
-
-
-def test_methods_that_make_a_whole_change_compute_and_move_a_second_matrix():
-    elements = 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096)
-    whole, factors = (work(adapter=adapter(method=name)) for name in ("loha", "lora"))
-    assert change_bytes(LLAMA, whole) == 28 * elements
-    assert change_bytes(LLAMA, factors) == change_bytes(LLAMA, work()) == 0
-    frozen = forward_work(LLAMA, work(adapter=adapter(method="ia3")), layouts(work()), ONE.device).products_s[0]
-    more = forward_work(LLAMA, whole, layouts(work()), ONE.device).products_s[0] - frozen
-    # Two products of its own gradients in the backward pass, where the frozen one has one.
-    assert more * ONE.device.flops_per_s["bf16"] == pytest.approx(1.5 * 2 * 512 * elements)
 
 
 def test_prompt_tuning_trains_tokens_before_the_sequence():

@@ -291,4 +291,6 @@ def test_words_of_a_shape_are_flags():
 @pytest.mark.parametrize(("task", "classes"), [("finetune", 2), ("full-ft", 2), ("lora", 2), ("pretrain", 0), ("", 0)])
 def test_an_encoder_that_is_tuned_by_any_word_has_a_classifiers_head(task, classes):
     bert = {"arch": "bert", "n_layers": 24, "hidden": 1024, "ffn_hidden": 4096, "n_heads": 16, "n_kv_heads": ""}
-    assert model_of(record(notes=f"task={task}", seq_len=512, **bert)).classes == classes
+    found = model_of(record(notes=f"task={task}", seq_len=512, **bert))
+    assert found.classes == classes
+    assert found.post_norm, "BERT's norms stand behind its sub-layers, where its dropouts are"

@@ -106,8 +106,8 @@ def test_a_device_without_a_bus_keeps_its_activations():
 
 
 def test_tuned_shards_are_recomputed_and_nothing_else():
-    for on, recompute in (("8xh100-sxm", "full"), ("h100-sxm", "none")):
-        chosen = choose(scenario(stack="litgpt", **TUNED | {"on": on}))
+    for on, layout, recompute in (("8xh100-sxm", {"dp_shard": 8}, "full"), ("h100-sxm", {}, "none")):
+        chosen = choose(scenario(stack="litgpt", layout=layout, **TUNED | {"on": on}))
         assert (chosen.parallel.dp_shard > 1, chosen.recompute) == (recompute == "full", recompute)
     replicated = choose(scenario(stack="litgpt", layout={"dp_replicate": 8}, **TUNED | {"on": "8xh100-sxm"}))
     assert replicated.recompute == "none"

@@ -10,11 +10,13 @@ from trainwright.hardware.catalogue.efficiency import read_efficiency
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack, stack_names
+from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.rates.catalogue import Catalogue, Rates, factors, rates, tuned_key
+from trainwright.planner.rates.catalogue import reached as kernels_of
 from trainwright.spec.efficiency import Efficiency
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack, StackTime
-from trainwright.spec.workload import Adapter, Workload
+from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
 WORK = Workload(sequence_tokens=512, batch_tokens=512 * 64, steps=1, precision="bf16", optimizer="adamw")
 
@@ -154,3 +156,21 @@ def test_a_stack_with_anothers_numbers_is_less_certain_than_it():
     assert same.spread(own) == pytest.approx(spread)
     assert same.spread(other) == pytest.approx(math.hypot(spread, 0.25))
     assert read_efficiency().doubt["borrowed"] > 0.1
+
+
+def test_products_take_as_long_as_was_measured_on_the_device_itself_on_tensor_cores_alone():
+    layouts = Layouts.of([ParallelPlan()], ["none"], WORK)
+    whole = {}
+    for name, precision in (("gaudi2", "bf16"), ("a100-pcie-40gb", "bf16"), ("a100-pcie-40gb", "fp32")):
+        one = cluster(f"1x{name}")
+        run = RunSpec(model=LLAMA, workload=replace(WORK, precision=precision), cluster=one, stack=stack("hf-trainer"))
+        whole[name, precision] = Catalogue().work(run, layouts)
+    assert whole["gaudi2", "bf16"].matmul == pytest.approx(0.969 / 0.85)
+    assert whole["a100-pcie-40gb", "bf16"].matmul == pytest.approx(0.811 / 0.87)
+    assert whole["a100-pcie-40gb", "fp32"].matmul == 1
+    work, rate = whole["gaudi2", "bf16"], reached(on="1xgaudi2")
+    twice = kernels_of(replace(work, matmul=2 * work.matmul, loss_s=0.0 * work.loss_s), rate)
+    without = replace(work, operands_s=0.0 * work.operands_s)
+    halved = kernels_of(replace(without, matmul=2 * work.matmul), rate).weight
+    assert 2 * halved == pytest.approx(kernels_of(without, rate).weight)
+    assert 2 * twice.head == pytest.approx(work.head_s / rate.head / work.matmul)

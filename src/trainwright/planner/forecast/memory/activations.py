@@ -18,6 +18,7 @@ import numpy as np
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN
 from trainwright.planner.counts.layouts import CONTEXTS, RECOMPUTES, Numbers
+from trainwright.planner.counts.parameters import matrices
 from trainwright.planner.counts.ranks import expert_tp, fullest
 from trainwright.planner.counts.saved import activations as saved
 from trainwright.planner.counts.saved.micro_batch import MicroBatch
@@ -33,12 +34,12 @@ EXPERT_IMBALANCE = 1.25
 WITHOUT_INPUTS = frozenset(
     {
         *("beft", "ln_tuning", "trainable_tokens", "ptuning", "prefixtuning"),
-        *("adamss", "miss", "psoft", "pvera", "tinylora", "vera"),
+        *("adamss", "miss", "osf", "psoft", "pvera", "tinylora", "vera"),
     }
 )
-"""Methods of adaptation for which no product's input is kept: they train biases, norms, tokens or prompts, or what they
-train comes behind a frozen projection or a sum over blocks of the input (huggingface/peft@04c69f40:
-src/peft/tuners/{miss,psoft,tinylora,vera,adamss}/layer.py, ``forward``)."""
+"""Methods of adaptation that keep no input beside what products keep: they train biases, norms, tokens or prompts, or
+what they train comes behind a frozen projection or a sum over blocks of the input (huggingface/peft@04c69f40:
+src/peft/tuners/{miss,psoft,tinylora,vera,adamss}/layer.py, ``forward``), or is the product's own matrix (osf)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,14 +79,23 @@ def widened(case: MemoryCase, values: Callable[[MemoryCase], Numbers]) -> Number
 def keeps_inputs(case: MemoryCase) -> bool:
     """Returns True where a product keeps its input: its weight is trained, or quantised by a library that keeps it."""
     adapter = case.adapter
-    return adapter is None or (case.memory.quantised_inputs and adapter.frozen in BITSANDBYTES_FROZEN)
+    if adapter is None or adapter.method == "osf":
+        return True
+    return case.memory.quantised_inputs and adapter.frozen in BITSANDBYTES_FROZEN
 
 
 def adapter_inputs(case: MemoryCase, inputs: dict[str, float]) -> float:
-    """Returns the bytes of the inputs that adapters on the matrices named in ``inputs`` keep for themselves."""
-    if case.adapter is None or case.adapter.method in WITHOUT_INPUTS:
+    """Returns the bytes of the inputs that adapters on the matrices named in ``inputs`` keep for themselves.
+
+    IA3 scales attention's results, and keeps these (huggingface/peft@5d602fd, src/peft/tuners/ia3/layer.py).
+    """
+    adapter = case.adapter
+    if adapter is None or adapter.method in WITHOUT_INPUTS:
         return 0.0
-    return case.memory.adapter_input_bytes * sum(inputs[name] for name in case.adapter.targets if name in inputs)
+    named = [each for each in matrices(case.model) if each.name in inputs and each.name in adapter.targets]
+    if adapter.method == "ia3" and all(each.part == "attention" for each in named):
+        return case.element_bytes * sum(each.outputs for each in named)
+    return case.memory.adapter_input_bytes * sum(inputs[name] for name in adapter.targets if name in inputs)
 
 
 def mask_bytes(case: MemoryCase) -> float:
@@ -148,7 +158,8 @@ def network_part(case: MemoryCase, width: float, *, expert: bool = False) -> Par
     eager, compiled = case.memory.kernels == "eager", case.memory.kernels == "compiled"
     if expert and case.adapter is not None and not case.adapter.experts:
         case = replace(case, workload=replace(case.workload, adapter=replace(case.adapter, targets=())))
-    adapted = case.adapter is not None and "down" in case.adapter.targets
+    # A frozen product keeps no input, and an adapter keeps the copy that it makes of it.
+    adapted = case.adapter is not None and "down" in case.adapter.targets and not case.memory.adapter_input_bytes
     tensors = (2.0 + eager) if case.model.gated else 1.0
     tensors += not compiled and (keeps_inputs(case) or adapted)
     width_of_gate = adapter_inputs(case, {"up": case.model.width, "gate": case.model.width})

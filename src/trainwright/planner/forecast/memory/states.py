@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN, adapted, adapter_parameters, frozen_bytes
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
+from trainwright.planner.counts.methods import method_bytes
 from trainwright.planner.counts.parameters import (
     MOMENT_BYTES,
     block_matrices,
@@ -364,11 +365,12 @@ def _kept_with_adapter(case: MemoryCase) -> Kept:
     tables = stages.tables * whole / stages.total
     adapters = adapter_bytes(case)
     copied = case.memory.update_copies * adapters
+    beside = method_bytes(case.model, case.adapter) / (case.layouts.tp * case.layouts.pp)
     if updates_by_tensor(case.workload) and case.adapter is not None:
         tensors = _adapter_tensors(case.model, case.adapter)
         copied = copied * max(size for size, _ in tensors) / sum(size * count for size, count in tensors)
     return Kept(
-        weights=(whole - tables) * case.frozen_bytes + tables * case.element_bytes + adapters,
+        weights=(whole - tables) * case.frozen_bytes + tables * case.element_bytes + adapters + beside,
         gradients=adapters,
         optimizer=moment_bytes(case),
         update=copied,

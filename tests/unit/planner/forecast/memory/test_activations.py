@@ -107,6 +107,22 @@ def test_adapters_of_one_wide_product_keep_one_input():
     assert apart - wide == 2 * 3 * 2048 * LLAMA.width
 
 
+def test_methods_keep_what_their_code_does():
+    """PEFT's layers: IA3 its scaled results of attention, inputs in fp32 elsewhere; OSF inputs as if it trained all."""
+    memory, tokens, size = StackMemory(kernels="eager", adapter_input_bytes=4.0), 2048, 2
+
+    def kept(method, *targets):
+        work = replace(WORK, adapter=Adapter(rank=8, targets=targets, method=method))
+        return block_bytes(case(LLAMA, ParallelPlan(), memory, work), mixture=False)[0]
+
+    nothing, keys = kept("ia3"), LLAMA.kv_heads * LLAMA.head_size
+    assert kept("ia3", "query", "value") - nothing == tokens * size * (LLAMA.width + keys)
+    assert kept("ia3", "down") - nothing == kept("lora", "down") - nothing == tokens * 4 * LLAMA.ffn_width
+    assert kept("lora", "query", "value") - nothing == tokens * 2 * 4 * LLAMA.width
+    whole = block_bytes(case(LLAMA, ParallelPlan(), memory), mixture=False)[0]
+    assert kept("osf", "query", "down") == whole
+
+
 def test_adapters_beside_no_expert_keep_the_inputs_of_shared_experts_alone():
     """One layer of DeepSeek-V3's shape: 8 of 256 experts for a token, and a shared one; all of width 2048."""
     model, memory = catalogue_model("deepseek-v3"), StackMemory(kernels="fused", adapter_input_bytes=3.0)
@@ -116,8 +132,9 @@ def test_adapters_beside_no_expert_keep_the_inputs_of_shared_experts_alone():
         for targets in (names, ()):
             work = replace(WORK, adapter=Adapter(rank=8, targets=targets, experts=experts), expert_imbalance=1.0)
             kept[experts, bool(targets)] = block_bytes(case(model, ParallelPlan(), memory, work), mixture=True)[0]
-    # The last product's input, for itself and for its adapter; gate's and up's copies of the shared expert's input.
-    last, first = 2048 * (2 + 3) * 2048, 2 * 3 * 2048 * model.width
+    # The adapter's copy of the last product's input, which a frozen product does not keep; gate's and up's copies of
+    # the shared expert's input.
+    last, first = 2048 * 3 * 2048, 2 * 3 * 2048 * model.width
     assert kept[False, True] - kept[False, False] == last + first
     assert kept[True, True] - kept[True, False] == last + first + 8 * last
 

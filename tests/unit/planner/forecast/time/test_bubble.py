@@ -26,7 +26,11 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 
 
 def work(layers, **seconds):
-    rest = {field.name: np.zeros(1) for field in fields(Work)} | {"busy": np.ones(1), "backward_products": 2.0}
+    rest = {field.name: np.zeros(1) for field in fields(Work)} | {
+        "busy": np.ones(1),
+        "matmul": np.ones(1),
+        "backward_products": 2.0,
+    }
     return Work(**rest | {"layers": np.array([float(layers)])} | {k: np.array([v]) for k, v in seconds.items()})
 
 

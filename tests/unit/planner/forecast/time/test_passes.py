@@ -18,7 +18,11 @@ WORK = Workload(sequence_tokens=512, batch_tokens=512 * 64, steps=1, precision="
 
 
 def work(layers, **seconds):
-    rest = {field.name: np.zeros(1) for field in fields(Work)} | {"busy": np.ones(1), "backward_products": 2.0}
+    rest = {field.name: np.zeros(1) for field in fields(Work)} | {
+        "busy": np.ones(1),
+        "matmul": np.ones(1),
+        "backward_products": 2.0,
+    }
     return Work(**rest | {"layers": np.array([float(layers)])} | {k: np.array([v]) for k, v in seconds.items()})
 
 

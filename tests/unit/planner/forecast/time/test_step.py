@@ -27,7 +27,11 @@ SECONDS = [field.name for field in fields(Work) if field.name.endswith("_s")]
 
 
 def work(**seconds):
-    rest = {field.name: np.zeros(1) for field in fields(Work)} | {"busy": np.ones(1), "thin_heads": np.ones(1)}
+    rest = {field.name: np.zeros(1) for field in fields(Work)} | {
+        "busy": np.ones(1),
+        "matmul": np.ones(1),
+        "thin_heads": np.ones(1),
+    }
     rest |= {"backward_products": 2.0}
     return Work(
         **rest | {name: value if name == "backward_products" else np.array([value]) for name, value in seconds.items()}
