@@ -12,7 +12,7 @@ from trainwright.core.registry import installed, load
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.evaluate.questions import read_questions
 
-TASKS = "trainwright.stages.evaluate.harness.tasks:tasks_of"
+TASKS = "trainwright.stages.evaluate.harness.tasks:problems"
 """Loaded where lm-eval is installed and asked for; it reads the names of all tasks, which takes seconds."""
 
 
@@ -75,13 +75,14 @@ def _benchmarks(recipe: Recipe) -> Iterator[TrainwrightError]:
     section = recipe.evaluate.benchmarks
     if section is None:
         return
-    if section.include is not None and not local_path(section.include).is_dir():
-        yield RecipeError("no such folder", where="evaluate.benchmarks.include", seen=section.include)
+    if section.include is not None and not any(local_path(section.include).glob("**/*.yaml")):
+        expected, where = "a folder with tasks, in files *.yaml", "evaluate.benchmarks.include"
+        yield RecipeError("no task is here", where=where, seen=section.include, expected=expected)
     elif not installed("lm_eval"):
         yield MissingPackage("lm-eval", needed_for="evaluate.benchmarks", extra="benchmarks")
     else:
         try:
-            load(TASKS, kind="function")(section)
+            yield from load(TASKS, kind="function")(section, context_tokens=recipe.model.context_tokens)
         except TrainwrightError as error:
             yield error
 

@@ -102,12 +102,9 @@ def _headline(
     splits: Mapping[str, Any], *, questions: Mapping[str, Any], benchmarks: Mapping[str, Any]
 ) -> dict[str, float]:
     """Returns each value by the name of what was measured, and of the metric."""
-    measured = {**splits, **({"questions": questions} if questions else {}), **benchmarks.get("tasks", {})}
-    return {
-        f"{name}_{key}": metric["value"]
-        for name, result in measured.items()
-        for key, metric in result["metrics"].items()
-    }
+    parts = (splits, {"questions": questions} if questions else {}, benchmarks.get("tasks", {}))
+    named = (item for part in parts for item in part.items())  # a benchmark may have a split's name
+    return {f"{name}_{key}": metric["value"] for name, result in named for key, metric in result["metrics"].items()}
 
 
 def _in_scale_of(trained: Artifact, dataset: TokenDataset) -> TokenDataset:

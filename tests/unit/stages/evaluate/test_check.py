@@ -44,13 +44,21 @@ def test_a_model_that_writes_no_text_is_asked_nothing(tmp_path) -> None:
 
 
 def test_benchmarks_are_known_by_name_before_anything_runs(tmp_path, monkeypatch) -> None:
-    (tmp_path / "mine.yaml").write_text("task: mine\ndataset_path: json\noutput_type: generate_until\n")
+    text = "task: mine\ndataset_path: json\noutput_type: generate_until\ngeneration_kwargs: {max_gen_toks: 8}\n"
+    (tmp_path / "mine.yaml").write_text(text)
     mine = f"evaluate.benchmarks={{tasks: [mine, hellaswag], include: {tmp_path}}}"
     assert list(problems(planned_recipe(tmp_path, mine), None)) == []
     (problem,) = problems(planned_recipe(tmp_path, mine.replace("hellaswag", "hellaswagg")), None)
     assert (problem.where, problem.what) == ("evaluate.benchmarks.tasks", "unknown benchmark")
     (problem,) = problems(planned_recipe(tmp_path, "evaluate.benchmarks={tasks: [mine], include: nowhere}"), None)
     assert (problem.where, problem.seen) == ("evaluate.benchmarks.include", "nowhere")
+    (tmp_path / "mine.yaml").write_text(text.replace("max_gen_toks: 8", "max_gen_toks: 100000"))
+    (problem,) = problems(planned_recipe(tmp_path, mine), None)
+    assert problem.seen == "mine: answers of 100000 tokens"
+    (tmp_path / "empty").mkdir()
+    empty = f"evaluate.benchmarks={{tasks: [mine], include: {tmp_path}/empty}}"
+    (problem,) = problems(planned_recipe(tmp_path, empty), None)
+    assert (problem.where, problem.what) == ("evaluate.benchmarks.include", "no task is here")
     monkeypatch.setattr(check, "installed", lambda package: False)
     (problem,) = problems(planned_recipe(tmp_path, mine), None)
     assert problem.fix == "run: pip install 'trainwright[benchmarks]'"

@@ -29,7 +29,7 @@ BOOTSTRAPS = 1000
 def measured(
     recipe: Recipe, network: Network, tokenizer: Path, chats: TokenDataset | None, name: str, *, events: Events
 ) -> dict[str, Any]:
-    """Returns what a benchmark measures, or each task of a group, by name.
+    """Returns what a benchmark measures, by name: of a group what it sums up, and each of its tasks.
 
     Args:
         recipe: with ``evaluate.benchmarks``.
@@ -57,12 +57,12 @@ def measured(
     found = _evaluate(model, section, name)
     tasks = {
         task: {
-            "count": found["n-samples"][task]["effective"],
+            "count": values["sample_len"],
             "version": str(found["versions"][task]),
             "metrics": dict(_metrics(values)),
         }
-        for task, values in found["results"].items()
-        if task in found["n-samples"]
+        for task, values in _groups_first(found).items()
+        if "sample_len" in values  # a group that sums up nothing has none
     }
     for task, result in tasks.items():
         for metric, value in result["metrics"].items():
@@ -75,10 +75,9 @@ def _evaluate(model: HarnessModel, section: BenchmarksSection, name: str) -> Map
     try:
         loaded = tasks_of(section).load([name])
         for task in loaded["tasks"].values():
-            if section.few_shot is not None:
-                task.set_config(key="num_fewshot", value=section.few_shot)
-            elif task.get_config("num_fewshot") is None:
-                task.set_config(key="num_fewshot", value=0)
+            own = task.get_config("num_fewshot")
+            if own is None or (section.few_shot is not None and own != 0):  # a 0 of its own stays, as in the harness
+                task.set_config(key="num_fewshot", value=section.few_shot or 0)
             task.set_fewshot_seed(seed=FEW_SHOT_SEED)
         found: Mapping[str, Any] = evaluate(
             lm=model,
@@ -87,6 +86,7 @@ def _evaluate(model: HarnessModel, section: BenchmarksSection, name: str) -> Map
             log_samples=False,
             bootstrap_iters=BOOTSTRAPS,
             apply_chat_template=model.chats,
+            fewshot_as_multiturn=model.chats,  # as the harness's own command does
         )
     except TrainwrightError:
         raise
@@ -94,6 +94,11 @@ def _evaluate(model: HarnessModel, section: BenchmarksSection, name: str) -> Map
         fix = "where there is no network, run it once with one, or take a task whose data is here"
         raise DataError("a benchmark fails", where=WHERE, seen=f"{name}: {in_one_line(error)}", fix=fix) from error
     return found
+
+
+def _groups_first(found: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Returns what was found by name: groups before their parts, then tasks."""
+    return dict(reversed(found.get("groups", {}).items())) | found["results"]
 
 
 def _template(chats: TokenDataset) -> Render:

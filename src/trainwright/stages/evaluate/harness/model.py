@@ -6,6 +6,7 @@ Hugging Face does, so that numbers can be compared.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -19,7 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from trainwright.core.errors import RecipeError
-from trainwright.model.chats.template import Render
+from trainwright.model.chats.template import Render, TemplateRefuses
 from trainwright.model.conventions import Conventions
 from trainwright.model.generation.generate import complete
 from trainwright.model.network import Network
@@ -28,6 +29,8 @@ from trainwright.stages.evaluate.harness.tasks import WHERE
 
 Scored = tuple[Any, list[int], list[int]]
 """What the harness calls a request, the tokens of its context, and those that are scored."""
+_GOES_ON = "\ue000"
+"""Of private use: stands in a rendered chat where an answer that has begun goes on."""
 
 
 class HarnessModel(TemplateLM):
@@ -138,16 +141,22 @@ class HarnessModel(TemplateLM):
     def generate_until(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[str]:
         """Returns a text for each request, up to a text that stops it; a prompt that is too long loses its beginning.
 
+        A prompt that is asked again (``repeats``) gets an answer of its own, where answers are drawn.
+
         Raises:
             RecipeError: a task wants an answer longer than the context.
         """
         del disable_tqdm
         texts = [""] * len(requests)
-        order = sorted(range(len(requests)), key=lambda number: repr(requests[number].args[1]))
+        asked: Counter[str] = Counter()
+        kinds = []
+        for request in requests:
+            kinds.append((repr(request.args[1]), asked[repr(request.args)]))
+            asked[repr(request.args)] += 1
         done = 0
-        for _, group in groupby(order, key=lambda number: repr(requests[number].args[1])):
+        for kind, group in groupby(sorted(range(len(requests)), key=kinds.__getitem__), key=kinds.__getitem__):
             numbers = list(group)
-            sampling = _sampling(requests[numbers[0]].args[1])
+            sampling = _sampling(requests[numbers[0]].args[1], choice=kind[1])
             for number, text in zip(numbers, self._answers(requests, numbers, sampling), strict=True):
                 texts[number] = text
             done += len(numbers)
@@ -179,21 +188,35 @@ class HarnessModel(TemplateLM):
         return self.tokenizer_name if chat_template else None
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """Returns messages as the model was tuned on them."""
+        """Returns messages as the model was tuned on them, without a system's where its template takes none.
+
+        Without ``add_generation_prompt`` the last message is the beginning of an answer, and stays open.
+        """
+        try:
+            return self._rendered(chat_history, add_generation_prompt)
+        except TemplateRefuses:
+            taken = [message for message in chat_history if message["role"] != "system"]
+            return self._rendered(taken, add_generation_prompt)
+
+    def _rendered(self, messages: list[dict[str, str]], to_answer: bool) -> str:
         assert self._render is not None
-        return self._render(chat_history, add_generation_prompt)
+        if to_answer:
+            return self._render(messages, True)
+        begun = {**messages[-1], "content": messages[-1]["content"] + _GOES_ON}
+        return self._render([*messages[:-1], begun], False).rpartition(_GOES_ON)[0]
 
 
 def _size(request: Scored) -> int:
     return len(request[1]) + len(request[2])
 
 
-def _sampling(asked: Mapping[str, Any]) -> Sampling:
+def _sampling(asked: Mapping[str, Any], *, choice: int) -> Sampling:
     """Returns the settings of an answer as a task gives them; the likeliest token unless it says otherwise."""
     settings = normalize_gen_kwargs(dict(asked))
     return Sampling(
         max_tokens=settings["max_gen_toks"],
-        temperature=float(settings.get("temperature", 0.0)) if settings["do_sample"] else 0.0,
+        temperature=float(settings.get("temperature", 1.0)) if settings["do_sample"] else 0.0,
         top_p=float(settings.get("top_p", 1.0)),
+        choice=choice,
         stop=tuple(text for text in settings["until"] if text),
     )

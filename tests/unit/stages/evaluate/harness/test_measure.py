@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ from fixtures import tiny_models
 from trainwright.artifact.events import Events
 from trainwright.core.errors import DataError
 from trainwright.spec.recipe import Recipe
+from trainwright.stages.evaluate.harness import tasks
 from trainwright.stages.evaluate.harness.measure import measured
+from trainwright.stages.evaluate.harness.model import HarnessModel
 
 QUESTIONS = ["def add(left", "for index", "return left", "value", "total +=", "naïve", "text too"]
 CHOICES = [" left", " right", " value"]
@@ -46,8 +49,9 @@ class Told:
 
 
 @pytest.fixture
-def evaluate(tmp_path):
+def evaluate(tmp_path, monkeypatch):
     """Measures a tiny network by a task of the folder, which has its tokenizer too."""
+    monkeypatch.setattr(tasks, "TaskManager", partial(tasks.TaskManager, include_defaults=False))  # saves seconds
     network, tokenizer = tiny_models.decoder(), tiny_models.tokenizer()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
 
@@ -99,3 +103,43 @@ def test_the_share_of_right_choices_is_the_one_by_hand_and_a_task_without_data_i
     with pytest.raises(DataError, match=r"^evaluate\.benchmarks\.tasks: a benchmark fails \(seen gone: ") as caught:
         evaluate("gone")
     assert "\n" not in str(caught.value)
+
+
+GROUP = """\
+group: ours
+task: [first, second]
+aggregate_metric_list: [{metric: acc, aggregation: mean, weight_by_size: true}]
+"""
+
+
+def test_a_group_has_its_own_number_before_those_of_its_tasks(evaluate, tmp_path):
+    right = likeliest(evaluate.network, evaluate.tokenizer, QUESTIONS[0])
+    for name, answers in {"first": [right], "second": [right, (right + 1) % 3, (right + 1) % 3]}.items():
+        rows = [{"question": QUESTIONS[0], "choices": CHOICES, "answer": answer} for answer in answers]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        (tmp_path / f"{name}.yaml").write_text(TASK.format(name=name, data=tmp_path / f"{name}.jsonl"))
+    (tmp_path / "ours.yaml").write_text(GROUP)
+    found = evaluate("ours")
+    shares = {name: (task["count"], task["metrics"]["acc"]["value"]) for name, task in found.items()}
+    assert list(shares) == ["ours", "first", "second"]
+    assert shares == {"ours": (4, 0.5), "first": (1, 1.0), "second": (3, pytest.approx(1 / 3))}
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "shown"), [(None, None, 0), (None, 2, 2), (0, 2, 0), (1, None, 1), (1, 2, 2), (1, 0, 0)]
+)
+def test_as_many_solved_examples_are_shown_as_the_recipe_says_unless_the_task_forbids_them(
+    evaluate, tmp_path, monkeypatch, own, asked, shown
+):
+    rows = [{"question": f"question {number}", "choices": CHOICES, "answer": 0} for number in range(4)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    text = TASK.format(name="mine", data=tmp_path / "mine.jsonl")
+    (tmp_path / "mine.yaml").write_text(text + ("" if own is None else f"num_fewshot: {own}\n"))
+    prompts = []
+    monkeypatch.setattr(
+        HarnessModel,
+        "loglikelihood",
+        lambda self, requests, **_: [prompts.append(each.args[0]) or (0.0, True) for each in requests],
+    )
+    evaluate(limit=1, few_shot=asked)
+    assert {prompt.count("question") for prompt in prompts} == {shown + 1}

@@ -11,8 +11,9 @@ from lm_eval.models.huggingface import HFLM
 from fixtures import tiny_models
 from trainwright.core.errors import RecipeError
 from trainwright.model import hf
+from trainwright.model.chats.template import BUILT_IN, ChatTemplate
 from trainwright.model.conventions import Conventions
-from trainwright.stages.evaluate.harness.model import HarnessModel
+from trainwright.stages.evaluate.harness.model import HarnessModel, _sampling
 
 LONG = "for index, value in enumerate(values):\n    total += value * index\n" * 6
 """More tokens than the context of 96."""
@@ -96,3 +97,54 @@ def test_an_answer_longer_than_the_context_is_refused(both):
     ours, _ = both
     with pytest.raises(RecipeError, match="leaves no room for its question .*answers of 200 tokens, a context of 96"):
         ours.generate_until(asked("generate_until", ("def", {"until": [], "max_gen_toks": 200})))
+
+
+def test_a_prompt_that_is_asked_again_gets_an_answer_of_its_own(both):
+    ours, _ = both
+    drawn = {"until": [], "max_gen_toks": 12, "do_sample": True, "temperature": 1.0}
+    (request,) = asked("generate_until", ("def add(left", drawn))
+    texts = ours.generate_until([request] * 4)
+    assert len(set(texts)) == 4
+    assert ours.generate_until([request] * 4) == texts
+    assert len(set(ours.generate_until(asked("generate_until", ("def", {**drawn, "do_sample": False})) * 3))) == 1
+
+
+def test_answers_are_drawn_at_a_temperature_of_1_where_a_task_only_says_that_they_are():
+    assert _sampling({"do_sample": True}, choice=0).temperature == 1
+    assert [_sampling(each, choice=0).temperature for each in ({}, {"temperature": 0.5})] == [0, 0.5]
+
+
+CHAT = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "2 + 2?"}]
+BEGUN = [*CHAT, {"role": "assistant", "content": "The answer is"}]
+
+
+@pytest.mark.parametrize("name", ["chatml", "turns"])
+@pytest.mark.parametrize(("messages", "to_answer"), [(CHAT, True), (BEGUN, False)])
+def test_chats_are_rendered_as_transformers_does_with_an_answer_that_has_begun_left_open(name, messages, to_answer):
+    text = BUILT_IN[name]
+    template = ChatTemplate(text=text, source=name, special_tokens={"eos_token": tiny_models.END})
+    ours = chatting(template).apply_chat_template(messages, to_answer)
+    theirs = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tiny_models.tokenizer(), eos_token=tiny_models.END, chat_template=text
+    )
+    settings = {"add_generation_prompt": to_answer, "continue_final_message": not to_answer}
+    assert ours == theirs.apply_chat_template(messages, tokenize=False, **settings)
+
+
+def test_a_template_that_takes_no_system_is_asked_without_one():
+    refusing = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + BUILT_IN["chatml"]
+    model = chatting(ChatTemplate(text=refusing, source="here"))
+    assert model.apply_chat_template(CHAT).startswith("<|im_start|>user\n2 + 2?")
+
+
+def chatting(template):
+    conventions = Conventions(end_ids=frozenset([0]), start_id=0, chat_template=None, special_tokens={})
+    network, tokenizer = tiny_models.decoder(), tiny_models.tokenizer()
+    return HarnessModel(
+        network,
+        tokenizer,
+        conventions,
+        batch_sequences=1,
+        render=template.renderer(),
+        progress=lambda done, total: None,
+    )

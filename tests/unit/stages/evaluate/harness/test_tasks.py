@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.spec.sections.evaluate import BenchmarksSection
-from trainwright.stages.evaluate.harness.tasks import tasks_of
+from trainwright.stages.evaluate.harness import tasks
+from trainwright.stages.evaluate.harness.tasks import problems, tasks_of
 
 
 def test_tasks_of_ones_own_stand_beside_the_harnesss_and_an_unknown_name_gets_the_nearest_one(tmp_path):
@@ -15,3 +18,38 @@ def test_tasks_of_ones_own_stand_beside_the_harnesss_and_an_unknown_name_gets_th
         tasks_of(BenchmarksSection(tasks=("mine", "gsm8kk"), include=str(tmp_path)))
     assert (caught.value.where, caught.value.seen) == ("evaluate.benchmarks.tasks", "gsm8kk")
     assert "gsm8k" in caught.value.fix
+
+
+def test_a_task_that_is_written_later_is_known_in_the_same_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "TaskManager", partial(tasks.TaskManager, include_defaults=False))  # saves seconds
+    (tmp_path / "one.yaml").write_text("task: one_of_mine\n")
+    tasks_of(BenchmarksSection(tasks=("one_of_mine",), include=str(tmp_path)))
+    (tmp_path / "two.yaml").write_text("task: two_of_mine\n")
+    tasks_of(BenchmarksSection(tasks=("two_of_mine",), include=str(tmp_path)))
+
+
+def test_what_files_tell_of_a_task_is_known_before_anything_runs_in_groups_and_tags_too(tmp_path):
+    files = {
+        "short": "task: short_answers\noutput_type: generate_until\ngeneration_kwargs: {max_gen_toks: 8}\n",
+        "long": "task: long_answers\ntag: some\noutput_type: generate_until\n",
+        "picture": "task: pictures\noutput_type: generate_until\ndoc_to_image: [image]\n",
+        "group": "group: several\ntask: [short_answers, {task: long_answers}, pictures, several, nothing]\n",
+    }
+    for name, text in files.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+
+    def found(*names, context=128):
+        section = BenchmarksSection(tasks=names, include=str(tmp_path))
+        return [(each.what, each.seen) for each in problems(section, context_tokens=context)]
+
+    long, pictures = "a benchmark's answer leaves no room for its question", "this benchmark is not of text alone"
+    assert found("short_answers", "hellaswag", "mmlu") == []
+    assert found("short_answers", context=8) == [(long, "short_answers: answers of 8 tokens")]
+    assert found("long_answers", "several", "some") == [
+        (long, "long_answers: answers of 256 tokens"),
+        (long, "long_answers of several: answers of 256 tokens"),
+        (long, "long_answers of some: answers of 256 tokens"),
+    ]
+    assert found("several", context=257) == [(pictures, "pictures of several: doc_to_image")]
+    runs = ("this benchmark runs code that the model writes", "humaneval: unsafe_code")
+    assert found("humaneval", context=4096) == [runs]
