@@ -62,6 +62,7 @@ class NotebookProgress:
         self._tasks: dict[str, TaskState] = {}
         self._running: dict[str, TaskState] = {}
         self._curves: dict[str, Points] = {}
+        self._begins = False
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +83,11 @@ class NotebookProgress:
         elif event.kind == "stage" and event.value >= 1:
             self._running.clear()
             self._lines.append(f"{event.name}: {event.text or 'done'}")
+        elif event.kind == "stage":
+            self._begins = True
+        elif event.kind == "resume":
+            for points in self._curves.values():
+                points[:] = [point for point in points if point[0] <= event.value]
         elif event.kind == "message":
             self._lines.append(event.text)
         if event.t_s - self._drawn_s >= EVERY_S:
@@ -110,6 +116,9 @@ class NotebookProgress:
         name, _, metric = event.name.partition("/")
         self._tasks.setdefault(name, TaskState(name=name)).metrics[metric] = event.value
         if event.name in TONES and event.step is not None and math.isfinite(event.value):
+            if self._begins:  # another training
+                self._curves.clear()
+                self._begins = False
             points = self._curves.setdefault(event.name, [])
             points.append((event.step, event.value))
             if len(points) >= 2 * MOST_POINTS:

@@ -80,6 +80,17 @@ def test_long_curves_keep_their_ends_and_few_points():
     assert "1 at step 1, 2e+04 at step 20,000" in drawn
 
 
+def test_a_training_that_goes_back_draws_the_steps_again_and_another_training_begins_anew():
+    before = (*losses(4.0, 3.0, 2.0), event(11.0, "resume", "train", 1.0, step=1))
+    again = event(12.0, "metric", "train/loss", 2.5, step=2)
+    drawn = shown(*before, again)[-1]
+    assert "train/loss</span> 4 at step 1, 2.5 at step 2" in drawn and drawn.count("<circle") == 2
+    other = (event(13.0, "stage", "tune", 0.0), event(13.0, "stage", "evaluate", 0.0))
+    assert "2.5 at step 2" in shown(*before, again, *other)[-1]
+    drawn = shown(*before, again, *other, *losses(0.5, 0.4))[-1]
+    assert "train/loss</span> 0.5 at step 1, 0.4 at step 2" in drawn and drawn.count("<circle") == 2
+
+
 def test_it_is_drawn_now_and_then_and_at_the_end():
     events = [event(1.0 + number / 100, "message", "", text=f"line {number}") for number in range(101)]
     drawings = shown(*events)
