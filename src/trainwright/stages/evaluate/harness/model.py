@@ -29,6 +29,8 @@ from trainwright.stages.evaluate.harness.tasks import WHERE
 
 Scored = tuple[Any, list[int], list[int]]
 """What the harness calls a request, the tokens of its context, and those that are scored."""
+ROUNDS = 16
+"""Answers for each place of a batch between two reports of how far it is."""
 _GOES_ON = "\ue000"
 """Of private use: stands in a rendered chat where an answer that has begun goes on."""
 
@@ -58,7 +60,8 @@ class HarnessModel(TemplateLM):
         super().__init__()
         self._network, self._text, self._render = network, tokenizer, render
         self._ends = conventions.end_ids
-        self._start = conventions.start_id
+        begun: list[int] = tokenizer.encode("").ids
+        self._start = begun[0] if begun else conventions.start_id  # a bundle does not say which special token it is
         self._batch, self._progress = batch_sequences, progress
         self.context_tokens = network.spec.context_tokens
 
@@ -109,7 +112,8 @@ class HarnessModel(TemplateLM):
 
     def _scores(self, requests: Sequence[Scored]) -> Iterator[tuple[float, bool]]:
         """Yields the answers of one batch; sequences are padded behind, where no earlier token looks."""
-        whole = [(context + scored)[-(self.context_tokens + 1) :] for _, context, scored in requests]
+        before = [self.prefix_token_id]  # a context of spaces alone is no token: they begin what is scored
+        whole = [((context or before) + scored)[-(self.context_tokens + 1) :] for _, context, scored in requests]
         tokens = torch.zeros(len(whole), max(map(len, whole)) - 1, dtype=torch.long)
         for row, each in enumerate(whole):
             tokens[row, : len(each) - 1] = torch.tensor(each[:-1])
@@ -155,12 +159,14 @@ class HarnessModel(TemplateLM):
             asked[repr(request.args)] += 1
         done = 0
         for kind, group in groupby(sorted(range(len(requests)), key=kinds.__getitem__), key=kinds.__getitem__):
-            numbers = list(group)
-            sampling = _sampling(requests[numbers[0]].args[1], choice=kind[1])
-            for number, text in zip(numbers, self._answers(requests, numbers, sampling), strict=True):
-                texts[number] = text
-            done += len(numbers)
-            self._progress(done, len(requests))
+            every = list(group)
+            sampling = _sampling(requests[every[0]].args[1], choice=kind[1])
+            for begin in range(0, len(every), self._batch * ROUNDS):
+                numbers = every[begin : begin + self._batch * ROUNDS]
+                for number, text in zip(numbers, self._answers(requests, numbers, sampling), strict=True):
+                    texts[number] = text
+                done += len(numbers)
+                self._progress(done, len(requests))
         return texts
 
     def _answers(self, requests: Sequence[Instance], numbers: Sequence[int], sampling: Sampling) -> Iterator[str]:

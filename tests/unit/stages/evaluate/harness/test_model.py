@@ -7,12 +7,14 @@ import torch
 import transformers
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
+from tokenizers.processors import TemplateProcessing
 
 from fixtures import tiny_models
 from trainwright.core.errors import RecipeError
 from trainwright.model import hf
 from trainwright.model.chats.template import BUILT_IN, ChatTemplate
 from trainwright.model.conventions import Conventions
+from trainwright.stages.evaluate.harness import model
 from trainwright.stages.evaluate.harness.model import HarnessModel, _sampling
 
 LONG = "for index, value in enumerate(values):\n    total += value * index\n" * 6
@@ -99,6 +101,23 @@ def test_an_answer_longer_than_the_context_is_refused(both):
         ours.generate_until(asked("generate_until", ("def", {"until": [], "max_gen_toks": 200})))
 
 
+def test_a_context_of_spaces_alone_begins_what_is_scored(both):
+    ours, _ = both
+    (spaces, _), (nothing, _) = ours.loglikelihood(asked("loglikelihood", (" ", "value"), ("", " value")))
+    assert spaces == pytest.approx(nothing, rel=1e-5)
+    assert ours.loglikelihood(asked("loglikelihood", (" ", "")))[0][0] < 0
+
+
+def test_long_answers_are_told_of_on_the_way(both, monkeypatch):
+    ours, _ = both
+    told = []
+    monkeypatch.setattr(ours, "_progress", lambda done, total: told.append((done, total)))
+    monkeypatch.setattr(model, "ROUNDS", 1)
+    settings = {"until": [], "max_gen_toks": 1}
+    ours.generate_until(asked("generate_until", *((f"value {number}", settings) for number in range(9))))
+    assert told == [(4, 9), (8, 9), (9, 9)]
+
+
 def test_a_prompt_that_is_asked_again_gets_an_answer_of_its_own(both):
     ours, _ = both
     drawn = {"until": [], "max_gen_toks": 12, "do_sample": True, "temperature": 1.0}
@@ -112,6 +131,19 @@ def test_a_prompt_that_is_asked_again_gets_an_answer_of_its_own(both):
 def test_answers_are_drawn_at_a_temperature_of_1_where_a_task_only_says_that_they_are():
     assert _sampling({"do_sample": True}, choice=0).temperature == 1
     assert [_sampling(each, choice=0).temperature for each in ({}, {"temperature": 0.5})] == [0, 0.5]
+
+
+def test_a_text_begins_with_the_token_that_its_tokenizer_puts_there_and_once():
+    tokenizer = tiny_models.tokenizer()
+    begin = tokenizer.token_to_id(tiny_models.END)
+    tokenizer.post_processor = TemplateProcessing(
+        single=f"{tiny_models.END} $A", special_tokens=[(tiny_models.END, begin)]
+    )
+    first = begin - 1 if begin else begin + 1  # another special token, as <unk> is
+    conventions = Conventions(end_ids=frozenset([first, begin]), start_id=first, chat_template=None, special_tokens={})
+    asks = HarnessModel(tiny_models.decoder(), tokenizer, conventions, batch_sequences=1, progress=print)
+    assert asks.prefix_token_id == begin
+    assert asks.tok_encode("def").count(begin) == asks.tok_encode(tiny_models.END + "def").count(begin) == 1
 
 
 CHAT = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "2 + 2?"}]
@@ -133,8 +165,8 @@ def test_chats_are_rendered_as_transformers_does_with_an_answer_that_has_begun_l
 
 def test_a_template_that_takes_no_system_is_asked_without_one():
     refusing = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + BUILT_IN["chatml"]
-    model = chatting(ChatTemplate(text=refusing, source="here"))
-    assert model.apply_chat_template(CHAT).startswith("<|im_start|>user\n2 + 2?")
+    asks = chatting(ChatTemplate(text=refusing, source="here"))
+    assert asks.apply_chat_template(CHAT).startswith("<|im_start|>user\n2 + 2?")
 
 
 def chatting(template):
