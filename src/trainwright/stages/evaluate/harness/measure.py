@@ -65,6 +65,8 @@ def measured(
         if "sample_len" in values  # a group that sums up nothing has none
     }
     for task, result in tasks.items():
+        for key in _not_finite(found["results"][task]):
+            events.message(f"benchmark {task}: {key} is no finite number, and is left out")
         for metric, value in result["metrics"].items():
             events.metric(f"evaluate/{task}/{metric}", value["value"])
     return tasks
@@ -114,6 +116,14 @@ def _metrics(values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, float]]
         error = values.get(f"{name}_stderr,{by}")
         beside = {"stderr": float(error)} if _is_number(error) else {}
         yield (name if by == "none" else f"{name} ({by})"), {"value": float(value)} | beside
+
+
+def _not_finite(values: Mapping[str, Any]) -> list[str]:
+    """Returns the metrics, not their errors, that are numbers and not finite."""
+    numbers = {key: value for key, value in values.items() if "," in key and "_stderr," not in key}
+    return [
+        key.partition(",")[0] for key, value in numbers.items() if isinstance(value, float) and not _is_number(value)
+    ]
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

@@ -13,7 +13,7 @@ from fixtures import tiny_models
 from trainwright.artifact.events import Events
 from trainwright.core.errors import DataError
 from trainwright.spec.recipe import Recipe
-from trainwright.stages.evaluate.harness import tasks
+from trainwright.stages.evaluate.harness import measure, tasks
 from trainwright.stages.evaluate.harness.measure import measured
 from trainwright.stages.evaluate.harness.model import HarnessModel
 
@@ -40,12 +40,15 @@ class Told:
 
     metrics: dict[str, float] = field(default_factory=dict)
     progress: list[tuple[float, float]] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def __call__(self, event):
         if event.kind == "metric":
             self.metrics[event.name] = event.value
         elif event.kind == "progress":
             self.progress.append((event.value, event.total))
+        elif event.kind == "message":
+            self.messages.append(event.text)
 
 
 @pytest.fixture
@@ -143,3 +146,12 @@ def test_as_many_solved_examples_are_shown_as_the_recipe_says_unless_the_task_fo
     )
     evaluate(limit=1, few_shot=asked)
     assert {prompt.count("question") for prompt in prompts} == {shown + 1}
+
+
+def test_a_number_that_is_not_finite_is_named_and_left_out(evaluate, tmp_path, monkeypatch):
+    (tmp_path / "mine.jsonl").write_text(json.dumps({"question": QUESTIONS[0], "choices": CHOICES, "answer": 0}))
+    (tmp_path / "mine.yaml").write_text(TASK.format(name="mine", data=tmp_path / "mine.jsonl"))
+    values = {"sample_len": 1, "acc,none": 1.0, "acc_stderr,none": "N/A", "f1,none": float("nan")}
+    monkeypatch.setattr(measure, "evaluate", lambda **_: {"results": {"mine": values}, "versions": {"mine": 3}})
+    assert evaluate()["mine"]["metrics"] == {"acc": {"value": 1.0}}
+    assert evaluate.told.messages == ["benchmark mine: f1 is no finite number, and is left out"]
