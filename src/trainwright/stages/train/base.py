@@ -10,9 +10,12 @@ from torch import Tensor
 
 from trainwright.artifact.model_folder import TARGET_SCALE, TOKENIZER, read_target_scale
 from trainwright.core.errors import DataError, RecipeError, TrainingError
+from trainwright.core.paths import read_object
+from trainwright.core.records import from_json
 from trainwright.model.bundle import check_tokens, load_network
 from trainwright.model.conventions import read_tokenizer
 from trainwright.model.network import Network
+from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.recipe import Recipe
 
 
@@ -52,9 +55,10 @@ def _tell_as_before(network: Network, recipe: Recipe, base: Path, dataset: Path)
     Raises:
         RecipeError: adapters would leave the head as it is.
     """
-    if not all((folder / TARGET_SCALE).is_file() for folder in (base, dataset)):
+    before = _scale_of(base)
+    if before is None or not (dataset / TARGET_SCALE).is_file():
         return
-    before, now = read_target_scale(base), read_target_scale(dataset)
+    now = read_target_scale(dataset)
     if before == now:
         return
     if recipe.train.method.adapts:
@@ -68,6 +72,18 @@ def _tell_as_before(network: Network, recipe: Recipe, base: Path, dataset: Path)
     network.head_weight.mul_(before.std / now.std)
     if network.logit_bias is not None:
         network.logit_bias.mul_(before.std / now.std).add_((before.mean - now.mean) / now.std)
+
+
+def _scale_of(base: Path) -> TargetScale | None:
+    """Returns in what a base tells numbers; in Hugging Face form in their own unit, unless we have exported it."""
+    if (base / TARGET_SCALE).is_file():
+        return read_target_scale(base)
+    config = base / "config.json"
+    told = read_object(config) if config.is_file() else {}
+    if told.get("problem_type") != "regression":
+        return None
+    scale = {"mean": told.get("target_mean", 0.0), "std": told.get("target_std", 1.0)}
+    return from_json(TargetScale, scale, where=str(config))
 
 
 def take_body(network: Network, base: Network) -> str | None:

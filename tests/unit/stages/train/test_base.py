@@ -15,6 +15,7 @@ from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.store import Artifact
 from trainwright.core.errors import DataError, RecipeError, TrainingError
 from trainwright.core.records import from_json
+from trainwright.model import hf
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.spec.plan import Plan
@@ -224,15 +225,35 @@ def scales(tmp_path) -> tuple[TokenDataset, TokenDataset]:
     )
 
 
-def begun(recipe: Recipe, scales: tuple[TokenDataset, TokenDataset], folder) -> tuple[Network, Network]:
-    """A network that learnt the first numbers, and one for the second that begins with it."""
+def begun(
+    recipe: Recipe, scales: tuple[TokenDataset, TokenDataset], folder, *, exported: dict[str, object] | None = None
+) -> tuple[Network, Network]:
+    """A network that learnt the first numbers, and one for the second that begins with it; as it was exported."""
     first, second = scales
     base = tiny.distinct(build_network(recipe.model_spec(vocabulary=first.vocabulary), dtype=torch.float32), 1)
     folder.mkdir()
-    write_bundle(folder, base, dict(base.stored()), first.tokenizer_path)
+    if exported is None:
+        write_bundle(folder, base, dict(base.stored()), first.tokenizer_path)
+    else:
+        hf.write(folder, base.spec, dict(base.stored()), dtype=torch.float32, extra=exported)
+        (folder / "tokenizer.json").write_bytes(first.tokenizer_path.read_bytes())
     network = build_network(base.spec, dtype=torch.float32)
     assert begin_with(network, recipe, second.tokenizer_path, folder) is None
     return base, network
+
+
+@pytest.mark.parametrize(
+    ("told", "mean", "std"),
+    [({"target_mean": 7.0, "target_std": 3.0}, 7.0, 3.0), ({}, 0.0, 1.0)],
+    ids=["ours", "anybody's"],
+)
+def test_a_base_in_hugging_face_form_tells_numbers_as_its_configuration_says(scales, tmp_path, told, mean, std) -> None:
+    exported = {"problem_type": "regression", "id2label": {0: "LABEL_0"}, "label2id": {"LABEL_0": 0}} | told
+    base, network = begun(numbers_recipe("bert"), scales, tmp_path / "base", exported=exported)
+    hidden, now = torch.randn(6, 16, generator=torch.Generator().manual_seed(2)), scales[1].scale
+    torch.testing.assert_close(
+        network.logits(hidden) * now.std + now.mean, base.logits(hidden) * std + mean, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_a_head_tells_the_same_numbers_in_the_scale_of_another_dataset(scales, tmp_path) -> None:
