@@ -298,6 +298,8 @@ class ModelSpec:
             problems.append(f"unknown family {self.family!r}, expected one of {', '.join(PLANNED_FAMILIES)}")
         if self.heads % self.kv_heads:
             problems.append(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
+        if self.pooling == "mean" and not self.head_transform:
+            problems.append(f"pooling=mean is of ModernBERT's heads alone, seen family {self.family}")
         if self.norms_per_block == 1 and not self.parallel_residual:
             problems.append("norms_per_block=1 is shared by two halves side by side: it needs parallel_residual")
         if self.kind == "vision" and self.patch_size and self.image_size % self.patch_size:

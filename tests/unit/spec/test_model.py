@@ -40,6 +40,7 @@ def test_a_possible_shape_has_no_problems() -> None:
         ({"experts": Experts(count=8, active=1, ffn_width=8, groups=3)}, "experts.count (8) must be a multiple of exp"),
         ({"experts": Experts(count=8, active=1, ffn_width=8, groups=4, active_groups=5)}, "experts.active_groups must"),
         ({"experts": Experts(count=8, active=3, ffn_width=8, groups=4)}, "experts.active (3) exceeds the experts of 1"),
+        ({"pooling": "mean"}, "pooling=mean is of ModernBERT's heads alone, seen family llama"),
         ({"further_layers": -1}, "further_layers must be at least 0, seen -1"),
         ({"kind": "vision"}, "image_size must be at least 1, seen 0"),
         (

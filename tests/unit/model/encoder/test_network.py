@@ -28,7 +28,6 @@ REFUSED = {
     "activation": "silu",
     "norm": "rmsnorm",
     "first_norm": False,
-    "pooling": "mean",
     "token_classes": True,
     "norms_per_block": 4,
     "parallel_residual": True,
@@ -52,7 +51,7 @@ REFUSED = {
 BUILT = {"family", "layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "vocabulary", "context_tokens"}
 BUILT |= {"tied", "norm_epsilon", "rope_theta", "bias", "extra_positions", "segments", "pooler", "classes", "labels"}
 BUILT |= {"language_head", "dropout", "gated", "norm_bias", "post_norm", "final_norm", "head_bias", "qkv_bias"}
-BUILT |= {"output_bias", "window_tokens", "window_layers", "head_transform"}
+BUILT |= {"output_bias", "window_tokens", "window_layers", "head_transform", "pooling"}
 
 
 def test_every_field_of_the_spec_is_built_or_refused() -> None:
