@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+import yaml
 from lm_eval.tasks import TaskManager
 
 from trainwright.artifact.workspace import directory_digest
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import RecipeError, in_one_line
 from trainwright.core.paths import local_path
 from trainwright.core.spelling import did_you_mean
 from trainwright.spec.sections.evaluate import BenchmarksSection
@@ -48,7 +49,7 @@ def _problem(told: Mapping[str, Any], context_tokens: int) -> RecipeError | None
             return RecipeError("this benchmark is not of text alone", seen=key)
     settings = told.get("generation_kwargs")
     lengths = [settings.get(key) for key in _LENGTHS] if isinstance(settings, dict) else []
-    longest = int(next(filter(None, lengths), USUAL_ANSWER_TOKENS))
+    longest = next((length for length in lengths if isinstance(length, int)), USUAL_ANSWER_TOKENS)
     if told.get("output_type") != "generate_until" or longest < context_tokens:
         return None
     return RecipeError(
@@ -88,6 +89,7 @@ def tasks_of(section: BenchmarksSection) -> TaskManager:
     known = set(manager.all_tasks)
     for name in section.tasks:
         if name not in known:
+            _refuse_broken(section.include)
             raise RecipeError(
                 "unknown benchmark",
                 where=WHERE,
@@ -96,6 +98,16 @@ def tasks_of(section: BenchmarksSection) -> TaskManager:
                 fix=did_you_mean(name, known),
             )
     return manager
+
+
+def _refuse_broken(include: str | None) -> None:
+    """Raises a RecipeError for a file of one's own that is no YAML: the harness passes over it and says nothing."""
+    for path in () if include is None else sorted(local_path(include).glob("**/*.yaml")):
+        try:
+            yaml.compose(path.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            where = "evaluate.benchmarks.include"
+            raise RecipeError("this file is no YAML", where=where, seen=f"{path}: {in_one_line(error)}") from error
 
 
 @lru_cache(maxsize=4)

@@ -53,3 +53,21 @@ def test_what_files_tell_of_a_task_is_known_before_anything_runs_in_groups_and_t
     assert found("several", context=257) == [(pictures, "pictures of several: doc_to_image")]
     runs = ("this benchmark runs code that the model writes", "humaneval: unsafe_code")
     assert found("humaneval", context=4096) == [runs]
+
+
+def test_a_file_that_is_no_yaml_is_named_where_its_task_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "TaskManager", partial(tasks.TaskManager, include_defaults=False))  # saves seconds
+    (tmp_path / "good.yaml").write_text("task: good\nfewshot_config: !function utils.few\n")
+    (tmp_path / "mine.yaml").write_text("task: mine\ndoc_to_text: {{question}\n")
+    section = BenchmarksSection(tasks=("mine",), include=str(tmp_path))
+    with pytest.raises(RecipeError, match=r"include: this file is no YAML \(seen .*mine\.yaml: ") as caught:
+        tasks_of(section)
+    assert "\n" not in str(caught.value)
+
+
+def test_lengths_that_are_no_numbers_are_left_to_the_harness(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "TaskManager", partial(tasks.TaskManager, include_defaults=False))
+    text = "task: mine\noutput_type: generate_until\ngeneration_kwargs: {max_gen_toks: many}\n"
+    (tmp_path / "mine.yaml").write_text(text)
+    section = BenchmarksSection(tasks=("mine",), include=str(tmp_path))
+    assert list(problems(section, context_tokens=1024)) == []
