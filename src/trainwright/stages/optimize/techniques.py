@@ -79,14 +79,22 @@ def _micro_batch(situation: Situation) -> Changes | str:
     if now >= whole:
         return "a batch is one sequence" if whole == 1 else "the batch is one micro batch already"
     best = situation.planned({key: "auto"}).parallel.micro_batch_sequences
-    larger = next(size for size in range(now + 1, whole + 1) if whole % size == 0)
+    group = _group(situation.asked)
+    larger = next(size for size in range(now + group, whole + 1, group) if whole % size == 0)
     return {key: best if best > now else larger}
+
+
+def _group(asked: Recipe) -> int:
+    """Returns how many sequences the task never parts: pairs of which each is told from the others, else one."""
+    group: int = getattr(asked.task, "group", 1)
+    return group
 
 
 def naive(asked: Recipe) -> Changes:
     """Returns the changes that everybody begins with; a precision that is no rung stays as it was asked for."""
     stays = asked.train.precision not in ("auto", "fp32", "bf16")
     begun = {key: value for key, value in NAIVE.items() if not (stays and key == "train.precision")}
+    begun["train.exec.micro_batch"] = _group(asked)
     if asked.model.convolutions is not None:  # its batch is one pass, without attention or a vocabulary
         begun = {key: value for key, value in begun.items() if key not in OF_BLOCKS}
     return begun | ({"train.exec.cuda_graphs": False} if asked.train.exec.cuda_graphs else {})

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 import yaml
 
+from fixtures.paired import SEQUENCE, embed_recipe
 from trainwright.planner.counts.pieces import LOGITS_CHUNK_MIN_TOKENS
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.optimize import TechniqueName
@@ -150,3 +151,13 @@ def test_a_convolutional_network_is_left_its_one_pass_and_has_no_attention() -> 
     here = Situation(asked=asked, recipe=recipe, plan=plan, planned=lambda more: plan, facts=MACHINE.facts)
     tried = {name: technique.changes(here) for name, technique in TECHNIQUES.items()}
     assert {name for name in tried if not isinstance(tried[name], str)} <= {"bf16", "compile", "fused-update"}
+
+
+def test_groups_of_pairs_stay_whole_from_the_first_rung_on() -> None:
+    asked = embed_recipe(train={"batch_tokens": 24 * SEQUENCE})
+    begun = naive(asked)
+    assert begun == NAIVE | {"train.exec.micro_batch": 4}
+    recipe = with_changes(asked, begun)
+    plan = planned(recipe)
+    here = Situation(asked=asked, recipe=recipe, plan=plan, planned=lambda more: plan, facts=MACHINE.facts)
+    assert TECHNIQUES["micro-batch"].changes(here) == {"train.exec.micro_batch": 8}, "which divides 24; 6 cuts a group"
