@@ -6,6 +6,9 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.tasks.keys import EmbedSection
 from trainwright.spec.workload import ParallelPlan
 
+LEAST_TOKENS = 3
+"""Of a text: one of its own, and those that an encoder's tokenizer puts before and behind it."""
+
 
 def refusals(recipe: Recipe, parallel: ParallelPlan | None) -> tuple[str, ...]:
     """Returns why pairs are not learnt so, a line for each reason; empty where they are.
@@ -19,6 +22,10 @@ def refusals(recipe: Recipe, parallel: ParallelPlan | None) -> tuple[str, ...]:
     sizes = [size // train.sequence_tokens for size in train.sizes.different]
     micro = train.exec.micro_batch if parallel is None else parallel.micro_batch_sequences
     reasons = []
+    if (room := train.sequence_tokens) < (least := LEAST_TOKENS * (texts := recipe.data.texts)):
+        reasons.append(
+            f"train.sequence_tokens={room} has no room for a token of each of {texts} texts: take at least {least}"
+        )
     if uneven := [size for size in sizes if size % how.group]:
         reasons.append(
             f"a batch of {uneven[0]} pairs is not whole groups of task.group={how.group}: make train.batch_tokens a "

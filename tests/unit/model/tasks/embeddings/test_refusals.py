@@ -26,6 +26,7 @@ def test_whole_groups_are_learnt() -> None:
         ({}, ParallelPlan(dp_replicate=4, micro_batch_sequences=4), "a rank has 2 pairs of a batch"),
         ({}, ParallelPlan(dp_shard=3, micro_batch_sequences=4), "a rank has . pairs of a batch"),
         ({"exec": {"on_oom": "adapt"}}, None, "on_oom=adapt"),
+        ({"sequence_tokens": 5, "batch_tokens": 40}, None, "sequence_tokens=5 .* each of 2 texts: take at least 6"),
     ],
 )
 def test_what_cuts_a_group_is_named(train, parallel, said) -> None:
