@@ -127,9 +127,10 @@ class Reward(PairTask):
     def rewards(
         self, network: Network, hidden: Float[Tensor, "batch seq width"], ends: Int[Tensor, "batch most 2"]
     ) -> Float[Tensor, "batch most 2"]:
-        """Returns the head's output at these places."""
+        """Returns the head's output at these places, multiplied in fp32 at least: what counts is how two differ."""
         rows = torch.arange(hidden.shape[0], device=hidden.device)
-        logits = network.logits(hidden[rows[:, None], ends.flatten(1)])
+        read = hidden[rows[:, None], ends.flatten(1)]
+        logits = network.logits(read.to(torch.promote_types(read.dtype, torch.float32)))
         return logits.reshape(ends.shape)
 
     def loss(self, network: Network, hidden: Float[Tensor, "batch seq width"], inputs: Batch) -> Loss:
