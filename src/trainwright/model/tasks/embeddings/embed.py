@@ -232,13 +232,13 @@ class Embed:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Returns the embeddings ``[records, texts, width]`` and keys ``[records, texts]`` of a split's first records.
 
+        At least of one, however few tokens are asked for.
+
         Raises:
-            DataError: there is none.
+            DataError: the split has none.
         """
         ends = covered_tokens(split, options.tokens)
-        total = int(np.searchsorted(split.document_ends, np.uint64(ends), side="right")) // self.texts
-        if not total:
-            raise DataError("the {name} split has no pair to measure", fix="give it more pairs", name=split.name)
+        total = max(1, int(np.searchsorted(split.document_ends, np.uint64(ends), side="right")) // self.texts)
         source, training = self.batches(split, batch_sequences=options.batch_sequences, seed=0), network.training
         made, keys = [], []
         network.eval()

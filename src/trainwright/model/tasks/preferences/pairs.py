@@ -111,6 +111,12 @@ class PairTask(Answers):
         listed = ", ".join(f"{count:,} of {name}" for name, count in long.items())
         return (f"pairs with more tokens than train.sequence_tokens ({self.sequence_tokens}) are left out: {listed}",)
 
+    def covered(self, split: TokenSplit, tokens: int | None) -> int:
+        """Returns how many of a split's chats are measured: as of any chats, at least to the first pair that fits."""
+        fitting = self.fitting(split)
+        least = 2 * int(fitting[0]) + 2 if len(fitting) else 0
+        return max(Answers.covered(self, split, tokens), least)
+
     def fitting(self, split: TokenSplit, documents: int | None = None) -> NDArray[np.int64]:
         """Returns the numbers of the pairs of a split's first chats that a sequence holds: ``[pairs]``, ascending."""
         return np.flatnonzero(self.places(split, documents) <= self.sequence_tokens)

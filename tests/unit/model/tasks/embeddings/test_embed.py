@@ -164,6 +164,14 @@ def test_an_evaluation_is_over_the_whole_split_whatever_the_batch(pairs) -> None
         )
 
 
+def test_a_few_tokens_measure_one_pair(pairs) -> None:
+    task, split, network = embed(embed_recipe(negatives=1), pairs), pairs.splits["train"], made_network()
+    for tokens in (1, int(split.document_ends[1])):
+        assert task.evaluate(network, split, EvaluationOptions(batch_sequences=4, tokens=tokens)).count == 1
+    five = int(split.document_ends[5 * 3 - 1])
+    assert task.evaluate(network, split, EvaluationOptions(batch_sequences=4, tokens=five)).count == 5
+
+
 def test_long_texts_are_cut_and_told(pairs) -> None:
     task, split = embed(embed_recipe(negatives=1), pairs), pairs.splits["train"]
     sizes = np.diff(split.document_ends.astype(np.int64), prepend=0) - 1

@@ -176,6 +176,25 @@ def test_pairs_that_no_sequence_holds_are_left_out_and_told(tmp_path) -> None:
     assert (result.count, result.record["left_out_pairs"]) == (3, 1)
 
 
+def test_a_few_tokens_measure_the_first_pair_that_a_sequence_holds(tmp_path) -> None:
+    dataset = write_pairs(tmp_path, [(SEQUENCE, SEQUENCE), (5, 6), (4, 9)])
+    task, split, network = reward(made_recipe(TASK), dataset), dataset.splits["train"], made_network()
+    for tokens in (1, SEQUENCE, 2 * SEQUENCE + 5):
+        result = task.evaluate(network, split, EvaluationOptions(batch_sequences=2, tokens=tokens))
+        assert (result.count, result.record["left_out_pairs"]) == (1, 1)
+
+
+def test_rewards_of_hidden_states_in_bf16_are_not_rounded_to_it(pairs) -> None:
+    """Of which two near 10 would differ by 0.06 or not at all."""
+    task, network = reward(made_recipe(TASK), pairs), made_network()
+    hidden, ends = torch.randn(2, 6, 16).bfloat16(), torch.tensor([[[1, 5]], [[0, 3]]])
+    with torch.no_grad():
+        weight = network.head_weight.to(torch.float32)
+        wanted = torch.stack([hidden[row, at.flatten()].float() @ weight[0] for row, at in enumerate(ends)])
+        given = task.rewards(network, hidden, ends)
+    assert given.flatten(1).numpy() == pytest.approx(wanted.numpy(), rel=1e-5)
+
+
 def test_what_holds_no_pair_is_refused(tmp_path) -> None:
     (tmp_path / "long").mkdir()
     dataset = write_pairs(tmp_path / "long", [(SEQUENCE, SEQUENCE)])
