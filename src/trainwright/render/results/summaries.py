@@ -96,6 +96,8 @@ PHRASES: Mapping[str, tuple[tuple[str, Phrase], ...]] = {
         ("test_accuracy", _form("test accuracy {}", "{:.1%}".format)),
         ("test_macro_f1", _form("macro F1 {}", "{:.3f}".format)),
         ("validation_accuracy", _form("validation accuracy {}", "{:.1%}".format)),
+        ("test_recall_at_1", _form("test recall at 1 {}", "{:.1%}".format)),
+        ("validation_recall_at_1", _form("validation recall at 1 {}", "{:.1%}".format)),
         ("questions_exact_match", _form("{} of the questions right", "{:.1%}".format)),
     ),
     "audit": (

@@ -15,9 +15,7 @@ NO_DEVICES = {
 """Names that others give to devices, or that plans know, and what is to be said of them."""
 LEAST_BYTES = 1 << 20
 """Of memory for a process: less was meant in another unit."""
-METRICS = (
-    "min loss, min bits_per_byte or min perplexity; of masked and classify max accuracy too, of classify max macro_f1"
-)
+METRICS = "as min loss, of next tokens min bits_per_byte, of classes and rewards max accuracy, of embeddings max mrr"
 
 
 def check(key: str, value: Any) -> None:

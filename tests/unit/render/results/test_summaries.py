@@ -78,3 +78,8 @@ def test_a_training_names_the_metrics_of_its_own_task():
     summary = {"train_loss": 0.5, "validation_loss": 0.4, "bits_per_byte": None, "validation_surprise": 1.25e-5}
     assert summary_line("train", summary) == "loss 0.500, validation loss 0.4000, validation surprise 1.25e-05"
     assert "perplexity" not in summary_line("train", {"bits_per_byte": 1.2, "validation_perplexity": 9.0})
+
+
+def test_embeddings_are_told_by_what_is_found_first() -> None:
+    summary = {"validation_loss": 0.5, "validation_recall_at_1": 0.645, "test_loss": 0.6, "test_recall_at_1": 0.6}
+    assert summary_line("evaluate", summary) == "test recall at 1 60.0%, validation recall at 1 64.5%"

@@ -32,7 +32,7 @@ def test_every_name_that_is_refused_is_none_of_ours() -> None:
 
 @pytest.mark.parametrize("value", ["min", "min  loss", "least loss", ""])
 def test_a_pattern_is_said_in_examples(value) -> None:
-    with pytest.raises(ValueError, match="min bits_per_byte or min perplexity; of masked and classify max accuracy"):
+    with pytest.raises(ValueError, match="of classes and rewards max accuracy, of embeddings max mrr"):
         check("best_by", value)
 
 

@@ -30,8 +30,11 @@ from trainwright.spec.sections.updates.schedule import DecaySection, WsdSection
         ({"exec": {"checkpoint_to": " "}}, "names no place"),
         ({"exec": {"fit_memory": 20}}, "20 bytes hold no training: write the unit, 20GiB"),
         ({"exec": {"fit_memory": 20_480}}, "20,480 bytes hold no training: write the unit, 20480MiB"),
-        ({"exec": {"best_by": "loss"}}, "min or max and a metric of validation: min loss, min bits_per_byte"),
-        ({"exec": {"best_by": "least loss"}}, "of masked and classify max accuracy too"),
+        (
+            {"exec": {"best_by": "loss"}},
+            "not min or max and a metric of validation: as min loss",
+        ),
+        ({"exec": {"best_by": "least loss"}}, "of classes and rewards max accuracy"),
         ({"exec": {"device": "gpu"}}, r"a GPU is called cuda \(NVIDIA\).*; training knows auto, cpu, cuda, rocm"),
         ({"exec": {"device": "hpu"}}, r"plans know hpu \(Gaudi\), and no training runs on it; training knows auto"),
     ],
