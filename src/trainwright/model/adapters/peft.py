@@ -147,6 +147,13 @@ def write(
         write_atomically(directory / name, json.dumps(record, indent=2, sort_keys=True).encode() + b"\n")
 
 
+def _task_type(spec: ModelSpec) -> str:
+    """Returns which of its classes peft wraps the base in; the last one takes any body."""
+    if spec.classes:
+        return "TOKEN_CLS" if spec.tells_tokens else "SEQ_CLS"
+    return "CAUSAL_LM" if spec.writes_text else "FEATURE_EXTRACTION"
+
+
 def _config(made: Mapping[str, LowRank], spec: ModelSpec, base: str, where: str) -> dict[str, Any]:
     ranks = [how.rank for how in made.values()]
     rank = max(set(ranks), key=ranks.count)
@@ -157,7 +164,7 @@ def _config(made: Mapping[str, LowRank], spec: ModelSpec, base: str, where: str)
     all_of_them = {module for module in every if module.rpartition(".")[2] in last} == set(made)
     return {
         "peft_type": "LORA",
-        "task_type": "TOKEN_CLS" if spec.tells_tokens else "SEQ_CLS" if spec.classes else "CAUSAL_LM",
+        "task_type": _task_type(spec),
         "base_model_name_or_path": base,
         "inference_mode": True,
         "r": rank,

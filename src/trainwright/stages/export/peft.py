@@ -18,7 +18,7 @@ from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
 from trainwright.model.weights import load_weights
 from trainwright.spec.recipe import Recipe
-from trainwright.stages.export.exporter import Logits
+from trainwright.stages.export.exporter import Logits, outputs_of
 
 
 class Peft:
@@ -53,4 +53,4 @@ class Peft:
             quantise(network)
         attach(network, adapters.modules, magnitude=adapters.magnitude)
         fill(network, adapters.tensors)
-        return lambda tokens: network.logits(network(tokens))
+        return lambda tokens: outputs_of(network, tokens)

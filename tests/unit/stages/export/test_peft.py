@@ -48,6 +48,28 @@ def test_it_writes_the_adapters_and_reads_the_same_logits(tiny, make_trained, re
         assert torch.allclose(exporter.read(out)(tokens), merged.logits(merged(tokens)), atol=1e-5)
 
 
+def test_adapters_of_a_network_without_a_head_are_read_as_hidden_states(tiny, make_trained, recipe, tmp_path) -> None:
+    network = tiny.encoder("bert", language_head=False)
+    base = tiny.write_trained(tmp_path / "base", network, tiny.tokenizer())
+    trained, path = make_trained(network), "blocks.0.attention.value"
+    kept = {f"{path}.adapters.default.a": torch.ones(2, 32), f"{path}.adapters.default.b": torch.full((32, 2), 0.5)}
+    save_file(kept, trained.path / "model.safetensors")
+    source = BaseModel(path=str(base), digest=model_digest(base))
+    said = Adaptation(modules={path: LowRank(rank=2, scale=0.25)}, base=source, frozen="auto")
+    (trained.path / "adapters.json").write_text(json.dumps(to_json(said)))
+    merged, _ = load_bundle(trained.path)
+    out = tmp_path / "out"
+    out.mkdir()
+    Peft().write(out, merged, recipe=recipe, trained=trained, dtype=torch.float32)
+    assert json.loads((out / "adapter_config.json").read_text())["task_type"] == "FEATURE_EXTRACTION"
+    tokens = torch.arange(24).reshape(1, 24)
+    with torch.no_grad():
+        told = Peft().read(out)(tokens)
+        assert told.shape == (1, 24, 32)
+        assert torch.allclose(told, merged(tokens), atol=1e-5)
+        assert not torch.allclose(told, network(tokens), atol=1e-2)
+
+
 def test_a_model_that_was_trained_whole_has_no_adapters(tiny, make_trained, recipe, tmp_path) -> None:
     network = tiny.decoder()
     with pytest.raises(RecipeError, match="has no adapters"):
