@@ -104,16 +104,24 @@ def _worth(name: str, split: Mapping[str, Any]) -> Tile:
     measured = {**split["record"], **{key: metric["value"] for key, metric in split["metrics"].items()}}
     if measured.get("bits_per_byte") is not None:
         return Tile(question=question, answer=f"{measured['bits_per_byte']:.3f}", detail=f"bits per byte, {name}")
+    if measured.get("recall_at_1") is not None:
+        chance = ("chance", 1 / measured["candidates"])
+        return _share(question, "recall at 1", measured["recall_at_1"], name, chance)
     if measured.get("accuracy") is None:
         return Tile(question=question, answer=numbers.measured(measured.get("loss")), detail=f"loss, {name} split")
-    commonest, accuracy = measured.get("commonest_class_accuracy"), measured["accuracy"]
-    detail = f"accuracy, {name} split"
-    if commonest is None:
-        return Tile(question=question, answer=say.percent(accuracy), detail=detail)
-    detail += f"; always the commonest class {say.percent(commonest)}"
-    return Tile(
-        question=question, answer=say.percent(accuracy), detail=detail, tone="good" if accuracy > commonest else "bad"
-    )
+    plain = {"commonest_class_accuracy": "always the commonest class", "longer_chosen": "always the longer answer"}
+    known = ((how, measured[key]) for key, how in plain.items() if measured.get(key) is not None)
+    return _share(question, "accuracy", measured["accuracy"], name, next(known, None))
+
+
+def _share(question: str, what: str, share: float, split: str, plain: tuple[str, float] | None) -> Tile:
+    """Returns a share of what is right, beside what the plain way to answer reaches, where one is known."""
+    detail = f"{what}, {split} split"
+    if plain is None:
+        return Tile(question=question, answer=say.percent(share), detail=detail)
+    how, reached = plain
+    detail += f"; {how} {say.percent(reached)}"
+    return Tile(question=question, answer=say.percent(share), detail=detail, tone="good" if share > reached else "bad")
 
 
 def _against_baselines(name: str, split: Mapping[str, Any]) -> Tile:

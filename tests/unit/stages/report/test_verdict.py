@@ -63,3 +63,27 @@ def test_the_sentence_says_size_data_time_and_place(record):
 def test_the_sentence_says_what_early_stopping_did(record, steps, result, said):
     record.training.update(steps=steps, early_stopping={"planned_steps": 2000, "result_step": result})
     assert sentence(record).endswith(" tokens/s." + said)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "told", "answer", "detail", "tone"),
+    [
+        ({"recall_at_1": 0.25}, {"candidates": 50}, "25 %", "recall at 1, test split; chance 2 %", "good"),
+        ({"recall_at_1": 0.01}, {"candidates": 50}, "1 %", "recall at 1, test split; chance 2 %", "bad"),
+        (
+            {"accuracy": 0.5},
+            {"longer_chosen": 0.6},
+            "50 %",
+            "accuracy, test split; always the longer answer 60 %",
+            "bad",
+        ),
+    ],
+)
+def test_pairs_are_worth_what_is_right_beyond_the_plain_way(tmp_path, fake, metrics, told, answer, detail, tone):
+    changed = fake.evaluation()
+    split = changed["splits"]["test"]
+    split["metrics"] = {name: {"value": value, "unit": ""} for name, value in metrics.items()}
+    split["record"] = told
+    changed["splits"] = {"test": split}
+    tile = by_question(fake.run(tmp_path, fake.recipe(), replace={"evaluate": changed}))["What is it worth?"]
+    assert (tile.answer, tile.detail, tile.tone) == (answer, detail, tone)
