@@ -92,7 +92,8 @@ class HuggingFace:
             _write_json(directory / "generation_config.json", ends)
         if isinstance(recipe.task, EmbedSection):
             how, texts = recipe.task, recipe.train.sequence_tokens // recipe.data.texts
-            write_sentence_transformers(directory, how, width=network.spec.width, text_tokens=texts)
+            pooler = "add_pooling_layer" in huggingface_config(network.spec, where="export")
+            write_sentence_transformers(directory, how, width=network.spec.width, text_tokens=texts, pooler=pooler)
         _write_card(directory, network, recipe=recipe, trained=trained)
 
     def read(self, directory: Path) -> Logits:

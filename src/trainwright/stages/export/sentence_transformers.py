@@ -27,7 +27,9 @@ POOLING = {
 PARTS = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
 
 
-def write_sentence_transformers(directory: Path, how: EmbedSection, *, width: int, text_tokens: int) -> None:
+def write_sentence_transformers(
+    directory: Path, how: EmbedSection, *, width: int, text_tokens: int, pooler: bool
+) -> None:
     """Write the files beside those of the network.
 
     Args:
@@ -35,15 +37,17 @@ def write_sentence_transformers(directory: Path, how: EmbedSection, *, width: in
         how: the task that it learnt.
         width: of an embedding.
         text_tokens: of a text in training, with what its tokenizer puts around it; longer ones are cut.
+        pooler: transformers' network would add one of its own, with weights that nothing trained; it is told not to.
     """
     modules = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
         for number, (path, name) in enumerate(PARTS)
     ]
     pooling = {key: name == how.pooling for name, key in POOLING.items()}
+    bare = {"model_args": {"add_pooling_layer": False}} if pooler else {}
     written: Mapping[str, Any] = {
         "modules.json": modules,
-        "sentence_bert_config.json": {"max_seq_length": text_tokens, "do_lower_case": False},
+        "sentence_bert_config.json": {"max_seq_length": text_tokens, "do_lower_case": False, **bare},
         "config_sentence_transformers.json": {"similarity_fn_name": "cosine", "prompts": {}},
         "1_Pooling/config.json": {"word_embedding_dimension": width, **pooling, "include_prompt": True},
     }

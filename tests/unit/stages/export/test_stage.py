@@ -107,6 +107,7 @@ def test_embeddings_are_those_of_transformers_body_pooled_as_its_files_say(
     assert [key for key, value in read["1_Pooling/config.json"].items() if value is True] == [wanted, "include_prompt"]
     assert read["1_Pooling/config.json"]["word_embedding_dimension"] == model.spec.width
     bare = {} if family == "modernbert" else {"add_pooling_layer": False}
+    assert json.loads((directory / "sentence_bert_config.json").read_text()).get("model_args", {}) == bare
     theirs = transformers.AutoModel.from_pretrained(directory, **bare).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     inputs = tokenizer(["def add", "x + yz * 3"], padding=True, return_tensors="pt", return_token_type_ids=False)
