@@ -12,6 +12,7 @@ import torch
 from fixtures import tiny_models
 from trainwright.artifact.events import Events
 from trainwright.core.errors import DataError
+from trainwright.model.chats.template import BUILT_IN, ChatTemplate
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.evaluate.harness import measure, tasks
 from trainwright.stages.evaluate.harness.measure import measured
@@ -58,7 +59,7 @@ def evaluate(tmp_path, monkeypatch):
     network, tokenizer = tiny_models.decoder(), tiny_models.tokenizer()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
 
-    def run(name="mine", **section):
+    def run(name="mine", *, chats=None, **section):
         recipe = Recipe.model_validate(
             {
                 "name": "tiny",
@@ -68,7 +69,7 @@ def evaluate(tmp_path, monkeypatch):
             }
         )
         events = Events(None, run="tiny", listeners=(run.told,))
-        return measured(recipe, network, tmp_path / "tokenizer.json", None, name, events=events)
+        return measured(recipe, network, tmp_path / "tokenizer.json", chats, name, events=events)
 
     run.network, run.tokenizer, run.told = network, tokenizer, Told()
     return run
@@ -146,6 +147,22 @@ def test_as_many_solved_examples_are_shown_as_the_recipe_says_unless_the_task_fo
     )
     evaluate(limit=1, few_shot=asked)
     assert {prompt.count("question") for prompt in prompts} == {shown + 1}
+
+
+def test_a_model_of_chats_is_shown_solved_examples_as_earlier_turns(evaluate, tmp_path, monkeypatch):
+    rows = [{"question": f"question {number}", "choices": CHOICES, "answer": 0} for number in range(4)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "mine.yaml").write_text(TASK.format(name="mine", data=tmp_path / "mine.jsonl"))
+    template, prompts = ChatTemplate(text=BUILT_IN["chatml"], source="here"), []
+    monkeypatch.setattr(measure, "_template", lambda chats: template.renderer())
+    monkeypatch.setattr(
+        HarnessModel,
+        "loglikelihood",
+        lambda self, requests, **_: [prompts.append(each.args[0]) or (0.0, True) for each in requests],
+    )
+    evaluate(chats=object(), limit=1, few_shot=2)
+    roles = [part.partition("\n")[0] for part in prompts[0].split("<|im_start|>")[1:]]
+    assert roles == ["user", "assistant"] * 3 and prompts[0].endswith("<|im_start|>assistant\n")
 
 
 def test_a_number_that_is_not_finite_is_named_and_left_out(evaluate, tmp_path, monkeypatch):
