@@ -165,7 +165,8 @@ The model tells a number for any text, however unlike the texts it was trained o
 answers were not checked for bias."""
 _EMBED_LIMITS = """\
 Cosines tell which of some texts is nearer to another one, for texts like those that belong together in the training
-data; what a cosine is by itself means nothing, and longer texts are cut. It was not checked for bias."""
+data; what a cosine is by itself means nothing. Texts were read up to {tokens} tokens in training, with those that the
+tokenizer puts around them; longer ones are cut. It was not checked for bias."""
 _REWARD_LIMITS = """\
 Rewards compare answers to one question: their difference is the logarithm of the odds that the one is preferred, and
 what a reward is by itself means nothing. Answers unlike those that it was trained on have rewards too, so that whoever
@@ -265,7 +266,7 @@ def _words(recipe: Recipe, spec: ModelSpec) -> dict[str, str]:
             "pipeline": "sentence-similarity",
             "kind": f"{network} that makes a vector of {spec.width} numbers of a text",
             "use": _EMBED.format(how=_POOLED[recipe.task.pooling]),
-            "limits": _EMBED_LIMITS,
+            "limits": _EMBED_LIMITS.format(tokens=recipe.train.sequence_tokens // recipe.data.texts),
         }
     if recipe.task.kind.makes == "reward":
         return {

@@ -120,6 +120,8 @@ def test_embeddings_are_those_of_transformers_body_pooled_as_its_files_say(
     torch.testing.assert_close(own, expected, atol=1e-5, rtol=0)
     card = (directory / "README.md").read_text()
     assert "SentenceTransformer(" in card and "nats per pair" in card and "a vector of 32 numbers" in card
+    longest = json.loads((directory / "sentence_bert_config.json").read_text())["max_seq_length"]
+    assert f"read up to {longest} tokens in training" in card
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
