@@ -26,6 +26,11 @@ def refusals(recipe: Recipe, parallel: ParallelPlan | None) -> tuple[str, ...]:
         reasons.append(
             f"train.sequence_tokens={room} has no room for a token of each of {texts} texts: take at least {least}"
         )
+    if how.group == 1 and texts == 2:
+        reasons.append(
+            "task.group=1: a positive is told apart from nothing, without hard negatives (data.sources.0.negatives); "
+            "take task.group=16"
+        )
     if uneven := [size for size in sizes if size % how.group]:
         reasons.append(
             f"a batch of {uneven[0]} pairs is not whole groups of task.group={how.group}: make train.batch_tokens a "

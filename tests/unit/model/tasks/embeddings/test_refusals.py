@@ -32,3 +32,9 @@ def test_whole_groups_are_learnt() -> None:
 def test_what_cuts_a_group_is_named(train, parallel, said) -> None:
     (reason,) = refusals(embed_recipe(train=train), parallel)
     assert re.search(said, reason), reason
+
+
+def test_a_positive_needs_something_that_it_is_told_apart_from() -> None:
+    (reason,) = refusals(embed_recipe({"group": 1}), None)
+    assert reason.startswith("task.group=1: a positive is told apart from nothing")
+    assert refusals(embed_recipe({"group": 1}, negatives=1), None) == ()
