@@ -11,7 +11,7 @@ from trainwright.artifact.model_folder import CHAT_TEMPLATE, TOKENIZER
 from trainwright.core.errors import DataError, RecipeError, TrainingError
 from trainwright.model.chats.template import ChatTemplate, Render, TemplateRefuses
 from trainwright.model.conventions import read_conventions, read_tokenizer
-from trainwright.model.generation.engine import open_engine
+from trainwright.model.generation.engine import open_engine, read_writer
 from trainwright.model.generation.prompts import PromptEncoder
 from trainwright.model.generation.text_stream import TokenBytes
 from trainwright.model.generation.texts import TextGenerator
@@ -134,6 +134,7 @@ def open_conversation(directory: Path, *, sampling: Sampling, system: str | None
         RecipeError: the model asks for something that is not supported, or writes no text.
         MachineError: the memory does not hold it.
     """
+    read_writer(directory)
     tokenizer = read_tokenizer(directory / TOKENIZER)
     conventions = read_conventions(directory, tokenizer)
     if conventions.chat_template is None:

@@ -28,6 +28,7 @@ from trainwright.model.generation.sampling import sample
 from trainwright.model.network import Network
 from trainwright.runtime.device import DTYPES, choose
 from trainwright.spec.generation import Failure, GenerationRequest, NewToken, Sampling
+from trainwright.spec.model import ModelSpec
 
 PREFILL_TOKENS = 512
 """Prompt tokens of one pass: enough to keep the matrix products busy, few enough not to stall running requests."""
@@ -210,7 +211,20 @@ def open_engine(directory: Path, *, places: int) -> TorchEngine:
         RecipeError: the model asks for something that is not supported, or writes no text.
         MachineError: its tables, or the cache for so many places, are larger than the memory.
     """
-    chosen = choose()
+    chosen, spec = choose(), read_writer(directory)
+    check_rotary(spec, where=directory)
+    check_cache(spec, places=places, kind=chosen.kind, memory_bytes=chosen.memory_bytes)
+    model, _ = load_bundle(directory, device=chosen.torch_device, dtype=DTYPES[PRECISIONS[chosen.kind]])
+    return TorchEngine(model, places=places)
+
+
+def read_writer(directory: Path) -> ModelSpec:
+    """Returns the shape of a model that writes text; no weight is read.
+
+    Raises:
+        DataError: a file is missing or damaged.
+        RecipeError: it writes none.
+    """
     spec = read_shape(directory)
     if not spec.writes_text:
         raise RecipeError(
@@ -219,7 +233,4 @@ def open_engine(directory: Path, *, places: int) -> TorchEngine:
             seen=f"a head of {counted(spec.classes, 'output')}" if spec.classes else spec.kind,
             expected="a decoder with a head over the vocabulary",
         )
-    check_rotary(spec, where=directory)
-    check_cache(spec, places=places, kind=chosen.kind, memory_bytes=chosen.memory_bytes)
-    model, _ = load_bundle(directory, device=chosen.torch_device, dtype=DTYPES[PRECISIONS[chosen.kind]])
-    return TorchEngine(model, places=places)
+    return spec

@@ -115,3 +115,9 @@ def test_a_model_without_a_template_is_refused_before_its_weights_are_read(tmp_p
     (made / "model.safetensors").unlink()
     with pytest.raises(DataError, match=r"no chat template .*expected chat_template\.jinja.*task\.name=chat"):
         open_conversation(made, sampling=Sampling(max_tokens=2))
+
+
+def test_a_model_that_writes_no_text_is_not_told_to_learn_chats(tmp_path) -> None:
+    made = tiny.write_trained(tmp_path / "model", tiny.encoder("bert", language_head=False), tiny.tokenizer())
+    with pytest.raises(RecipeError, match=r"writes no text \(seen encoder"):
+        open_conversation(made, sampling=Sampling(max_tokens=2))
