@@ -101,8 +101,8 @@ class DeviceSpec:
     """The boost clock; of a CPU the base clock of its fastest cores."""
     l2_bytes: int | None = None
     """The last level of cache."""
-    matmul_share: float | None = None
-    """Share of the dense 16-bit peak that matrix products alone were measured to reach."""
+    matmul_flops_per_s: float | None = None
+    """What matrix products alone were measured to reach in bf16."""
     recorded: str = ""
     """The day these numbers were written down."""
     sources: Mapping[str, str] = field(default_factory=dict)

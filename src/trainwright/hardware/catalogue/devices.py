@@ -119,7 +119,7 @@ def _read(slug: str) -> DeviceSpec:
         sm_count=table.get("sm_count"),
         clock_hz=table.get("clock_hz"),
         l2_bytes=table.get("l2_bytes"),
-        matmul_share=table.get("matmul_share"),
+        matmul_flops_per_s=table.get("matmul_flops_per_s"),
         recorded=table["recorded"],
         sources=table.get("sources", {}),
     )

@@ -23,7 +23,7 @@ _CUDA = (
 """Generations by the least compute capability; Turing's tensor cores are Volta's kind, and so it counts as Volta."""
 DEFAULT = "default"
 MATMUL_SHARES: Mapping[str, float] = {"ampere": 0.87, "hopper": 0.80, "blackwell": 0.75, "rocm": 0.55, "hpu": 0.85}
-"""Share of the dense 16-bit peak that matrix products alone reach, by generation: what ``products`` is fitted from."""
+"""Share of the dense bf16 peak that matrix products alone reach, by generation: what ``products`` is fitted from."""
 
 
 def generation(device: DeviceSpec) -> str:
@@ -36,8 +36,14 @@ def generation(device: DeviceSpec) -> str:
 
 def matmul_reach(device: DeviceSpec) -> float:
     """Returns what matrix products alone reach on a device, over what they do in its generation; 1 if unmeasured."""
-    usual = MATMUL_SHARES.get(generation(device))
-    return device.matmul_share / usual if device.matmul_share and usual else 1.0
+    usual, share = MATMUL_SHARES.get(generation(device)), matmul_share(device)
+    return share / usual if share and usual else 1.0
+
+
+def matmul_share(device: DeviceSpec) -> float | None:
+    """Returns the share of its dense bf16 peak that matrix products were measured to reach, or None."""
+    reached = device.matmul_flops_per_s
+    return None if reached is None else reached / device.flops_per_s["bf16"]
 
 
 @cache

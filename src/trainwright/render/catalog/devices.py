@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.core.money import format_hourly
 from trainwright.core.units import format_bytes
+from trainwright.hardware.catalogue.efficiency import matmul_share
 from trainwright.hardware.catalogue.energy import HOST_POWER_SHARE, PUE, energy
 from trainwright.hardware.catalogue.nodes import DEFAULTS
 from trainwright.render.catalog.prices import old_prices
@@ -129,6 +130,9 @@ def _facts(spec: DeviceSpec) -> list[Fact]:
     rows += [fact(f"{dtype}, dense", _tera(spec.flops_per_s[dtype]), dtype) for dtype in known]
     if missing := [dtype for dtype in DTYPES if dtype not in spec.flops_per_s]:
         rows.append((", ".join(missing), "no rate known", ""))
+    if (share := matmul_share(spec)) is not None:
+        measured = f"{_tera(spec.matmul_flops_per_s)}, {share:.1%} of the peak"
+        rows.append(fact("bf16, matrix products measured", measured, "matmul_flops_per_s"))
     rows.append(fact("power", _watts(spec.tdp_w), "tdp_w") if spec.tdp_w else ("power", UNKNOWN, ""))
     rows.append(fact("cooling", " or ".join(spec.cooling), "cooling"))
     units, clock, cache = _WORDS_OF_PROCESSORS if spec.kind == "cpu" else _WORDS_OF_ACCELERATORS

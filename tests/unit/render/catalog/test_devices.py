@@ -34,6 +34,18 @@ def test_sources_are_numbered_once(prices):
     assert len({line.split(maxsplit=1)[1] for line in numbered}) == len(numbered)
 
 
+def test_what_products_were_measured_to_reach_stands_beside_the_peak_with_its_source(prices):
+    page = WrittenPage()
+    show_device(card("h100-sxm", prices), cluster("8xh100-sxm"), prices, page)
+    rows = {row[0]: row[1:] for row in page.tables["of one device"]}
+    value, source = rows["bf16, matrix products measured"]
+    assert value == "794.5 TFLOP/s, 80.3% of the peak"
+    assert any(line.split()[0] == source and "matmul FLOPS" in line for line in page.lines if line.strip())
+    page = WrittenPage()
+    show_device(card("l40s", prices), cluster("8xl40s"), prices, page)
+    assert all("measured" not in row[0] for row in page.tables["of one device"])
+
+
 def test_unknown_rates_are_dashes_beside_known_ones(prices):
     page = WrittenPage()
     show_comparison([card("h100-sxm", prices), card("v100-sxm2-32gb", prices)], page)
