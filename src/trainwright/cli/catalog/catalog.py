@@ -93,7 +93,7 @@ def _update(args: argparse.Namespace, output: Output) -> int:
         newest = max(each.recorded for each in (*snapshot.packaged(), *snapshot.fetched()))
         raise MachineError(
             "no prices were fetched",
-            seen=str(failed[0].error) if failed else "no list in that folder",
+            seen=str(failed[0].error) if failed else "no list of a known cloud",
             fix=f"those of {newest} stay in use (trainwright catalog show)",
         )
     for each in failed:

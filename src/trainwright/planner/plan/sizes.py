@@ -136,6 +136,9 @@ def _adapter_of(question: Question, note: Note) -> Adapter:
     """Returns the adapters that are meant; notes what they stand beside where that is left open."""
     with about("method"):
         model = transformer(question.model)
+    if question.rank > model.width:
+        what = "adapters of a higher rank than the model is wide can do no more than full tuning, and hold more"
+        raise RecipeError(what, field="rank", seen=f"{question.rank:,}", expected=f"at most {model.width:,}")
     with about("targets"):
         frozen: Frozen = "nf4" if question.method == "qlora" else "bf16"
         adapter = beside(model, question.targets, rank=question.rank, frozen=frozen)

@@ -25,8 +25,8 @@ def outlook(recommendation: Recommendation, named: Named, *, unfit: Iterable[str
     answers = [option for _, option in recommendation.headlines] if goals.are_open else list(options[:1])
     answers = answers or list(recommendation.closest)
     lines = [
-        f"best use of what is there: {named(option)}{_why_not(recommendation, option)}"
-        for option in recommendation.own
+        f"{'also' if place else 'best use of what is'} there: {named(option)}{_why_not(recommendation, option)}"
+        for place, option in enumerate(recommendation.own)
         if option not in answers
     ]
     lines += [f"what is there: {name}: the run does not fit" for name in unfit]

@@ -25,6 +25,8 @@ from trainwright.hardware.catalogue.nodes import cluster
         ("A100-80G PCIe", "a100-pcie-80gb"),
         ("MI300X OAM", "mi300x"),
         ("Gaudi 2", "gaudi2"),
+        ("HL-225", "gaudi2"),
+        ("HL-325L", "gaudi3"),
         ("GB200 NVL72", "gb200"),
         ("DGX H100 80GB", "h100-sxm"),
         ("DGX1 V100 32GB", "v100-sxm-32gb"),

@@ -149,3 +149,11 @@ def test_a_run_of_less_than_a_sequence_is_a_forgotten_unit(tokens, end):
     with pytest.raises(RecipeError, match="a run of less than a step .*at least the 8,192 of a sequence") as caught:
         scenario_of(Question(model=model("llama3-8b"), on="h100-sxm", tokens=tokens))
     assert str(caught.value).endswith(end)
+
+
+def test_a_rank_beyond_the_models_width_is_refused():
+    assert work(method="lora", rank=4096).adapter.rank == 4096
+    with pytest.raises(
+        RecipeError, match=r"rank: .*higher rank than the model is wide.*seen 4,097, expected at most 4,096"
+    ):
+        work(method="lora", rank=4097)

@@ -24,6 +24,15 @@ def test_what_is_there_has_its_line_with_the_reason_why_it_is_not_the_answer():
     assert lines(OWNED, budget_usd=9.0) == []
 
 
+def test_only_the_best_of_what_is_there_is_called_so():
+    other = option(seconds=200 * 60.0, usd=0.0, provider=OWN, price_kind=None, device="v100-sxm-32gb")
+    assert lines(OWNED, other) == ["also there: 8xa100-sxm-80gb"], "the faster one is the answer"
+    assert lines(FAST, OWNED, other, deadline_s=6000.0)[:2] == [
+        "best use of what is there: 8xv100-sxm-32gb: 2.00 times the deadline",
+        "also there: 8xa100-sxm-80gb: 4.00 times the deadline",
+    ]
+
+
 def test_a_deadline_has_its_odds_and_the_next_that_surely_is_in_time():
     odds, stops = lines(SLOW, FAST, deadline_s=6000.0)
     assert odds == "about an even chance to be in time; surely in time (19 of 20): 8xh100-sxm"
