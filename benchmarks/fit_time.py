@@ -183,6 +183,8 @@ def show_kinds(data: Data, tasks: Mapping[str, str], left_out: Numbers) -> None:
         mask = (kinds == kind) & data.printed
         print(f"{kind + ', each source left out':44} {summary(left_out[mask])}")
         print(f"{kind + ', all of them left out':44} {summary(without[mask])}")
+    tuning = np.isin(kinds, ("adapters", "full tuning")) & data.printed
+    print(f"{'tuning (both), each source left out':44} {summary(left_out[tuning])}")
 
 
 def main() -> None:
