@@ -138,7 +138,7 @@ class Meeting:
     def _word_of_the_first(self, key: str) -> None:
         deadline = time.monotonic() + self.limit_s + VERDICT_S
         while not self._has(key):
-            if self._has("end"):
+            if self._has("end") and not self._has(key):  # said before it ended, but after it was looked for
                 error = self.store.get("end").decode()
                 raise TrainingError("the command of {noun} 0 ended: {error}", noun=self.place.noun, error=error)
             if time.monotonic() > deadline:

@@ -6,7 +6,9 @@ import contextlib
 import re
 import socket
 import threading
+import time
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -35,6 +37,36 @@ def test_every_command_ends_with_every_difference(each) -> None:
         assert "another version of torch than node 0 (seen 2.11, expected 2.13 as on" in first
         assert "node 2 on " in second
         assert "another seed than node 0 (seen 7, expected 5" in second
+
+
+def test_a_verdict_counts_though_the_first_command_ended_right_after_it(each, monkeypatch) -> None:
+    """The first one says both between two looks of another command, which has looked for the verdict alone."""
+    looked = threading.Event()
+
+    def act(here: Meeting) -> None:
+        has, all_there = (partial(vars(Meeting)[name], here) for name in ("_has", "_all_there"))
+
+        def late(key: str) -> bool:
+            found = has(key)
+            if key == "start/verdict" and not found:
+                looked.set()
+                while not has("end"):
+                    time.sleep(0.01)
+            return found
+
+        if here.place.leads:
+            monkeypatch.setattr(here, "_all_there", lambda about: (all_there(about), looked.wait(30)))
+        elif here.place.rank == 1:
+            monkeypatch.setattr(here, "_has", late)
+        try:
+            here.agree("start", {"seed": str(here.place.rank)})
+        finally:
+            if here.place.leads:
+                here.store.set("end", "they differ")
+
+    for came in each(act):
+        with pytest.raises(RecipeErrors):
+            came.result(60)
 
 
 def test_a_fact_that_one_command_lacks_is_a_difference() -> None:
