@@ -11,9 +11,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from itertools import count
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, TypeVar
+
+from trainwright.artifact.events import Events
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")
@@ -46,6 +49,18 @@ def run_jobs(
             on_done(job, results[-1])
         return results
     return _run_on_processes(function, jobs, max(1, min(workers, len(jobs))), on_done)
+
+
+def run_buckets(
+    function: Callable[[Input], Result], jobs: Sequence[Input], events: Events, *, workers: int
+) -> list[Result]:
+    """Returns what becomes of each bucket's texts as tokens, and shows how many buckets are done; as ``run_jobs``."""
+    done = count(1)
+
+    def show(_: Input, __: Result) -> None:
+        events.progress("data: tokenize", next(done), total=len(jobs), unit="buckets")
+
+    return run_jobs(function, jobs, workers=workers, on_done=show)
 
 
 def run_apart(function: Callable[[Input], Result], job: Input) -> Result:

@@ -11,9 +11,10 @@ from concurrent.futures.process import BrokenProcessPool
 import psutil
 import pytest
 
+from trainwright.artifact.events import Events
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import parse_bytes
-from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
+from trainwright.stages.data.workers import run_apart, run_buckets, run_jobs, worker_count
 
 SLEEPING = r"""
 import pathlib, signal, sys, time
@@ -113,3 +114,11 @@ def test_workers_end_with_their_parent(tmp_path, how, to_all, code):
 )
 def test_few_bytes_are_not_worth_a_process(asked, work_bytes, expected):
     assert worker_count(asked, work_bytes) == (expected or len(os.sched_getaffinity(0)))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_buckets_are_counted_as_they_end(workers) -> None:
+    told = []
+    with Events(None, run="r", listeners=(told.append,)) as events:
+        assert run_buckets(abs, [-3, 2, -1], events, workers=workers) == [3, 2, 1]
+    assert [(each.name, each.value, each.total) for each in told] == [("data: tokenize", n, 3) for n in (1, 2, 3)]

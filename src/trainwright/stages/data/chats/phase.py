@@ -22,7 +22,7 @@ from trainwright.stages.data.funnel import Funnel
 from trainwright.stages.data.parts import TERMINATOR, publish, read_documents
 from trainwright.stages.data.tokens.encoders import EncoderChoice
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts
-from trainwright.stages.data.workers import run_jobs
+from trainwright.stages.data.workers import run_buckets
 
 KEY = "data.chat.template"
 ENCODER = EncoderChoice(encoder="tokenizers", reason="templates write special tokens", checked_documents=0)
@@ -122,13 +122,6 @@ def encode_all(jobs: Sequence[ChatJob], funnels: Sequence[Funnel], events: Event
         DataError: no chat of a split is left.
         MachineError: the disk is full.
     """
-    done = 0
-
-    def show(_: ChatJob, __: Mapping[str, Any]) -> None:
-        nonlocal done
-        done += 1
-        events.progress("data: tokenize", done, total=len(jobs), unit="buckets")
-
     first = jobs[0]
     try:
         encoder = ChatEncoder(read_tokenizer(first.tokenizer), first.template, only_last=first.only_last)
@@ -138,7 +131,7 @@ def encode_all(jobs: Sequence[ChatJob], funnels: Sequence[Funnel], events: Event
             )
     except Unfit as problem:
         raise DataError("answers cannot be told in this template", where=KEY, seen=str(problem)) from problem
-    facts = run_jobs(encode_chats, jobs, workers=workers, on_done=show)
+    facts = run_buckets(encode_chats, jobs, events, workers=workers)
     kept = merge(funnels, facts)
     for reason, count in _dropped(facts).items():
         places = next(funnel.examples[reason] for funnel in funnels if reason in funnel.examples)

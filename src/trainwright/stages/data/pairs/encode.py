@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from trainwright.stages.data.tokens.encode import encoded_path, ids_stem
 from trainwright.stages.data.tokens.encoders import EncoderChoice
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts
 from trainwright.stages.data.words.records import words_of
-from trainwright.stages.data.workers import run_jobs
+from trainwright.stages.data.workers import run_buckets
 
 ENCODER = EncoderChoice(encoder="tokenizers", reason="texts of pairs are short", checked_documents=0)
 NO_TOKEN = "a text without a token"
@@ -86,14 +86,7 @@ def encode_all_pairs(jobs: Sequence[PairsJob], funnels: Sequence[Funnel], events
         DataError: no record of a split is left.
         MachineError: the disk is full.
     """
-    done = 0
-
-    def show(_: PairsJob, __: Mapping[str, Any]) -> None:
-        nonlocal done
-        done += 1
-        events.progress("data: tokenize", done, total=len(jobs), unit="buckets")
-
-    facts = run_jobs(encode_pairs, jobs, workers=workers, on_done=show)
+    facts = run_buckets(encode_pairs, jobs, events, workers=workers)
     kept = merge(funnels, facts)
     lost = sum(tally.documents for funnel in funnels for reason, tally in funnel.dropped.items() if reason == NO_TOKEN)
     if lost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -28,7 +28,7 @@ from trainwright.stages.data.tokens.encode import check_count, encoded_path, ids
 from trainwright.stages.data.tokens.encoders import EncoderChoice
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts
 from trainwright.stages.data.words.records import text_of, words_of
-from trainwright.stages.data.workers import run_jobs
+from trainwright.stages.data.workers import run_buckets
 
 ENCODER = EncoderChoice(encoder="tokenizers", reason="it says where in a text each token stands", checked_documents=0)
 NO_TOKEN = "no word begins a token"
@@ -150,15 +150,10 @@ def encode_sentences(jobs: Sequence[WordsJob], funnels: Sequence[Funnel], events
         DataError: there are more labels than numbers for them, or no sentence of a split is left.
         MachineError: the disk is full.
     """
-    labels, done = jobs[0].labels, 0
+    labels = jobs[0].labels
     check_count((*labels, "none"), jobs[0].directory.parent)
 
-    def show(_: WordsJob, __: Mapping[str, Any]) -> None:
-        nonlocal done
-        done += 1
-        events.progress("data: tokenize", done, total=len(jobs), unit="buckets")
-
-    facts = run_jobs(encode_words, jobs, workers=workers, on_done=show)
+    facts = run_buckets(encode_words, jobs, events, workers=workers)
     kept = merge(funnels, facts)
     broken, lost = (sum(each[name] for each in facts) for name in ("broken", "words"))
     if broken:
