@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from trainwright.render.progress import TaskState
+from trainwright.render.progress import TaskState, moved
 from trainwright.spec.event import Event
 
 EVERY_S = 0.5
@@ -101,10 +101,8 @@ class NotebookProgress:
         return f"<div>{lines}{bars}{curves(self._curves)}</div>"
 
     def _progress(self, event: Event) -> None:
-        task = self._tasks.setdefault(event.name, TaskState(name=event.name))
-        was_finished = task.finished and event.value >= task.done
-        task.update(event)
-        if was_finished:
+        task = moved(self._tasks, event)
+        if task is None:
             return
         if task.finished:
             self._running.pop(event.name, None)

@@ -98,6 +98,14 @@ class TaskState:
         return ", ".join(parts)
 
 
+def moved(tasks: dict[str, TaskState], event: Event) -> TaskState | None:
+    """Takes a progress event in; returns the task that it moved on, None where that had ended before."""
+    task = tasks.setdefault(event.name, TaskState(name=event.name))
+    had_ended = task.finished and event.value >= task.done
+    task.update(event)
+    return None if had_ended else task
+
+
 class Screen(Protocol):
     """What progress is shown on: ``cli.output.Output``, or a program's standard error."""
 
@@ -169,10 +177,8 @@ class Progress:
             self._print(event.text)
 
     def _progress(self, event: Event) -> None:
-        task = self._tasks.setdefault(event.name, TaskState(name=event.name))
-        was_finished = task.finished and event.value >= task.done
-        task.update(event)
-        if was_finished:
+        task = moved(self._tasks, event)
+        if task is None:
             return
         due_s = self._printed_s.setdefault(event.name, event.t_s) + LINE_EVERY_S
         if task.finished or (self._bars is None and event.t_s >= due_s):
