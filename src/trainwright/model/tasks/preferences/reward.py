@@ -9,6 +9,7 @@ Shape legend: ``batch`` (sequences), ``seq`` (tokens of a sequence), ``width``, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,13 +86,18 @@ class ScoredPairs(PackedPairs):
         """Returns how many places each of these pairs takes."""
         return whole_places(self.split)[chats]
 
+    @cached_property
+    def _most(self) -> int:
+        """Pairs that a sequence holds at most."""
+        return self.sequence_tokens // int(self.places_of(self.chats).min())
+
     def filled(self, parts: list[list[int]]) -> dict[str, Tensor]:
         """Returns sequences of these pairs.
 
         ``tokens`` and ``documents`` are ``[batch, seq]``, ``pairs`` ``[batch]`` says how many a sequence has, ``ends``
         ``[batch, most, 2]`` where the rewards of each stand, 0 behind the last one.
         """
-        most = self.sequence_tokens // int(self.places_of(self.chats).min())
+        most = self._most
         shape = (len(parts), self.sequence_tokens)
         tokens, documents = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         ends = np.zeros((len(parts), 2 * most), np.int64)

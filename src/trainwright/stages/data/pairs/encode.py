@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.shard_files import token_dtype
@@ -61,7 +63,7 @@ def _encode_split(job: PairsJob, split: str, dropped: dict[int, Funnel]) -> int:
     """Writes the shard of a bucket and split; returns how many records are in it."""
     forms = read_documents(documents_path(job.directory, job.bucket, split))
     places = json.loads(places_path(job.directory, job.bucket, split).read_bytes())
-    tokenizer, dtype = read_tokenizer(job.tokenizer), token_dtype(job.facts.vocabulary)
+    tokenizer, dtype = _tokenizer(job.tokenizer), token_dtype(job.facts.vocabulary)
     pieces: list[Any] = []
     sizes: list[int] = []
     kept = 0
@@ -77,6 +79,12 @@ def _encode_split(job: PairsJob, split: str, dropped: dict[int, Funnel]) -> int:
     ends = np.cumsum([len(piece) for piece in pieces], dtype=np.uint64)
     write_shard(ids_stem(job.directory, job.bucket, split), pieces, ends, np.array(sizes, np.uint64))
     return kept
+
+
+@lru_cache(maxsize=1)
+def _tokenizer(path: Path) -> Tokenizer:
+    """Returns a tokenizer, kept for the next bucket that this process encodes."""
+    return read_tokenizer(path)
 
 
 def encode_all_pairs(jobs: Sequence[PairsJob], funnels: Sequence[Funnel], events: Events, *, workers: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
+import torch
 from lm_eval.evaluator import evaluate
 
 from trainwright.artifact.events import Events
@@ -74,13 +75,13 @@ def measured(
 
 def _evaluate(model: HarnessModel, section: BenchmarksSection, name: str) -> Mapping[str, Any]:
     """Returns the harness's own record."""
+    loaded = _loaded(section, name)
+    for task in loaded["tasks"].values():
+        own = task.get_config("num_fewshot")
+        if own is None or (section.few_shot is not None and own != 0):  # a 0 of its own stays, as in the harness
+            task.set_config(key="num_fewshot", value=section.few_shot or 0)
+        task.set_fewshot_seed(seed=FEW_SHOT_SEED)
     try:
-        loaded = tasks_of(section).load([name])
-        for task in loaded["tasks"].values():
-            own = task.get_config("num_fewshot")
-            if own is None or (section.few_shot is not None and own != 0):  # a 0 of its own stays, as in the harness
-                task.set_config(key="num_fewshot", value=section.few_shot or 0)
-            task.set_fewshot_seed(seed=FEW_SHOT_SEED)
         found: Mapping[str, Any] = evaluate(
             lm=model,
             task_dict=loaded,
@@ -90,12 +91,25 @@ def _evaluate(model: HarnessModel, section: BenchmarksSection, name: str) -> Map
             apply_chat_template=model.chats,
             fewshot_as_multiturn=model.chats,  # as the harness's own command does
         )
-    except TrainwrightError:
+    except (TrainwrightError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        fix = "where there is no network, run it once with one, or take a task whose data is here"
+        fix = "mend the task, or take it out; --debug shows the traceback"
         raise DataError("a benchmark fails", where=WHERE, seen=f"{name}: {in_one_line(error)}", fix=fix) from error
     return found
+
+
+def _loaded(section: BenchmarksSection, name: str) -> Mapping[str, Any]:
+    """Returns a task with its data, or the tasks of a group. Raises a DataError where the data cannot be read."""
+    manager = tasks_of(section)
+    try:
+        loaded: Mapping[str, Any] = manager.load([name])
+    except Exception as error:
+        fix = "where there is no network, run it once with one, or take a task whose data is here"
+        raise DataError(
+            "the data of a benchmark cannot be read", where=WHERE, seen=f"{name}: {in_one_line(error)}", fix=fix
+        ) from error
+    return loaded
 
 
 def _groups_first(found: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

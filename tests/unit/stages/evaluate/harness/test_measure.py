@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from trainwright.artifact.events import Events
 from trainwright.core.errors import DataError
 from trainwright.model.chats.template import BUILT_IN, ChatTemplate
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.evaluate import BenchmarksSection
 from trainwright.stages.evaluate.harness import measure, tasks
 from trainwright.stages.evaluate.harness.measure import measured
 from trainwright.stages.evaluate.harness.model import HarnessModel
@@ -104,7 +106,9 @@ def test_the_share_of_right_choices_is_the_one_by_hand_and_a_task_without_data_i
     assert evaluate.told.metrics == {"evaluate/mine/acc": pytest.approx(share)}
     assert evaluate.told.progress[-1] == (21, 21)
     assert evaluate(limit=4)["mine"]["count"] == 4
-    with pytest.raises(DataError, match=r"^evaluate\.benchmarks\.tasks: a benchmark fails \(seen gone: ") as caught:
+    with pytest.raises(
+        DataError, match=r"^evaluate\.benchmarks\.tasks: the data of a benchmark cannot be read \(seen gone: "
+    ) as caught:
         evaluate("gone")
     assert "\n" not in str(caught.value)
 
@@ -172,3 +176,25 @@ def test_a_number_that_is_not_finite_is_named_and_left_out(evaluate, tmp_path, m
     monkeypatch.setattr(measure, "evaluate", lambda **_: {"results": {"mine": values}, "versions": {"mine": 3}})
     assert evaluate()["mine"]["metrics"] == {"acc": {"value": 1.0}}
     assert evaluate.told.messages == ["benchmark mine: f1 is no finite number, and is left out"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (KeyError("country"), DataError),  # a task's own template names what its rows lack
+        (MemoryError(), MemoryError),
+        (torch.OutOfMemoryError("no room"), torch.OutOfMemoryError),
+    ],
+)
+def test_a_fault_within_a_task_is_told_and_no_room_stays_what_it_is(monkeypatch, raised, expected):
+    def failing(**_):
+        raise raised
+
+    monkeypatch.setattr(measure, "evaluate", failing)
+    monkeypatch.setattr(measure, "_loaded", lambda section, name: {"tasks": {}})
+    section = BenchmarksSection(tasks=("mine",))
+    model = SimpleNamespace(chats=False)
+    with pytest.raises(expected) as caught:
+        measure._evaluate(model, section, "mine")  # noqa: SLF001
+    if expected is DataError:
+        assert "mend the task" in caught.value.fix and "network" not in str(caught.value)
