@@ -13,6 +13,7 @@ import numpy as np
 from trainwright.planner.counts.adapters import PLAIN_MOVES, AdapterMoves, stands_beside
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import Matrix, matrices
+from trainwright.planner.counts.ranks import slowest_layers
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import Adapter, Workload
@@ -86,26 +87,28 @@ def adapter_elements(
     return np.asarray(moved / model.blocks / layouts.tp)
 
 
-def change_s(model: ModelSpec, workload: Workload, device: DeviceSpec) -> float:
-    """Returns the seconds that a pass takes to make whole changes (``WHOLE_CHANGE``), half of a step's.
+def change_s(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> Numbers:
+    """Returns the seconds [L] that a pass takes to make a rank's whole changes (``WHOLE_CHANGE``), half of a step's.
 
     FRoD copies a square factor in 16 bits from the host for each matrix in the forward pass.
     """
     adapter = workload.adapter
     if adapter is None:
-        return 0.0
+        return np.zeros(len(layouts))
     if adapter.method == "frod":
-        copied = sum(2.0 * each.layers * each.inputs**2 for each in _adapted(model, adapter))
-        return copied / 2 / PAGEABLE_BYTES_PER_S
-    elements = sum(each.layers * each.elements for each in _adapted(model, adapter))
-    return WHOLE_CHANGE.get(adapter.method, 0.0) / 2 * elements / device.bytes_per_s
+        copied = sum(2.0 * each.layers * each.copies * each.inputs**2 for each in _adapted(model, adapter))
+        seconds = copied / 2 / PAGEABLE_BYTES_PER_S
+    else:
+        elements = sum(each.layers * each.copies * each.elements for each in _adapted(model, adapter))
+        seconds = WHOLE_CHANGE.get(adapter.method, 0.0) / 2 * elements / device.bytes_per_s
+    return np.asarray(seconds * slowest_layers(model, layouts) / model.blocks / layouts.tp)
 
 
 def method_bytes(model: ModelSpec, adapter: Adapter | None) -> float:
     """Returns what a method keeps beside frozen matrices: OSF all singular vectors, and what it makes of them."""
     if adapter is None or adapter.method != "osf":
         return 0.0
-    return sum(2.0 * each.layers * (_vectors(each) + each.elements) for each in _adapted(model, adapter))
+    return sum(2.0 * each.layers * each.copies * (_vectors(each) + each.elements) for each in _adapted(model, adapter))
 
 
 def _vectors(matrix: Matrix) -> int:

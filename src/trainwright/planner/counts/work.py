@@ -245,7 +245,7 @@ def forward_work(
         **counted,
         casts_s=_cast_parameters(model, workload, layouts) / device.bytes_per_s,
         backward_products=1.0 if workload.adapter else 2.0,
-        changed_s=change_s(model, workload, device),
+        changed_s=change_s(model, workload, layouts, device),
         compiled=layouts.compile,
         update_s=update_bytes(model, workload, layouts, chosen, written_bytes) / device.bytes_per_s,
         orthogonal_s=orthogonal_flops(model, workload, layouts) / half_peak,

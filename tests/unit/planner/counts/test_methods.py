@@ -54,8 +54,8 @@ def test_two_factors_have_three_products_each():
 
 
 def test_a_whole_change_moves_its_elements_and_multiplies_in_full_precision():
-    assert change_s(LLAMA, work("loha"), A100) == pytest.approx(28 * ELEMENTS / A100.bytes_per_s)
-    assert change_s(LLAMA, work("lora"), A100) == change_s(LLAMA, work(), A100) == 0
+    assert change_s(LLAMA, work("loha"), layouts(), A100) == pytest.approx(28 * ELEMENTS / A100.bytes_per_s)
+    assert change_s(LLAMA, work("lora"), layouts(), A100) == change_s(LLAMA, work(), layouts(), A100) == 0
     frozen = forward_work(LLAMA, work("ia3"), layouts(), A100).products_s[0]
     more = forward_work(LLAMA, work("loha"), layouts(), A100).products_s[0] - frozen
     # Two products of its own gradients in the backward pass, where the frozen one has one: at 19.5 TFLOP/s in fp32.
@@ -79,7 +79,7 @@ def test_frod_passes_three_factors_in_place_of_the_frozen_matrix():
     forward, frozen = 2 * 4096 * 4096 + 4096 * 1024, 4096 * 1024
     assert step_flops("frod", matrix) == 2 * ROWS * (2 * forward + 4096 * 4096 - 2 * frozen)
     # V comes from the host's pageable memory: 33.5 MB for each matrix, 64 of them, once a step.
-    half = change_s(LLAMA, work("frod", ("query", "value")), A100)
+    half = change_s(LLAMA, work("frod", ("query", "value")), layouts(), A100)
     assert 2 * half == pytest.approx(64 * 2 * 4096**2 / 8e9)
 
 
@@ -90,3 +90,9 @@ def test_boft_makes_a_rotation_and_copies_its_blocks_one_by_one():
     looped, plain = (kernels(LLAMA, work(name, ("query", "value"))) for name in ("boft", "lora"))
     assert 3 * (looped - plain) == pytest.approx(2 * 2 * 4096 / 4)
     assert method_kernels(LLAMA, None) == method_kernels(LLAMA, work("lora").adapter) == 0
+
+
+def test_a_rank_makes_the_changes_of_its_own_layers_and_parts():
+    parts = Layouts.of([ParallelPlan(), ParallelPlan(tp=8), ParallelPlan(dp_shard=4)], ["none"] * 3, work())
+    whole, cut, sharded = change_s(LLAMA, work("loha"), parts, A100)
+    assert cut == pytest.approx(whole / 8) and sharded == whole
