@@ -189,7 +189,7 @@ def read_runs(path: Path) -> Sequence[Record | FinishedRun]:
 def _parsed(text: str, where: str, expected: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError("not JSON", where=where, seen=str(error), expected=expected) from None
 
 

@@ -212,6 +212,7 @@ def test_own_runs_are_json_with_the_same_names(tmp_path):
     ("text", "message"),
     [
         ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("[1]", "run 1: not a measured run .*seen 1, expected an object"),
         ("[]", "no run in this file"),
         ('"text"', "not a measured run .*seen .text"),
