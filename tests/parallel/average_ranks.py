@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -114,7 +113,6 @@ def facts(layout: Mapping[str, object], optimizer: str = "adamw") -> dict[str, f
 
 def main(rank: int, ranks: int, folder: str) -> None:
     """Runs as one rank; the first writes ``facts.json``."""
-    sys.stdout = sys.stderr
     torch.set_num_threads(1)
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "OFF"
     with gloo(rank, ranks, folder):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -164,7 +163,6 @@ def _refused(*_: object) -> None:
 
 def main(rank: int, ranks: int, folder: str) -> None:
     """Runs as one rank; writes ``results-<rank>.json``."""
-    sys.stdout = sys.stderr
     torch.set_num_threads(1)
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "OFF"
     if rank == 0:

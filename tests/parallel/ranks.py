@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -351,7 +350,6 @@ def worst(case: Case) -> dict[str, float]:
 
 def main(rank: int, world: int, folder: str, cases: tuple[Case, ...]) -> None:
     """Runs as one rank; the first writes ``results.json``: of each case the differences, or the error."""
-    sys.stdout = sys.stderr
     torch.set_num_threads(1)
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "OFF"
     with gloo(rank, world, folder):

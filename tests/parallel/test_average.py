@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-import torch.multiprocessing as mp
 
+from fixtures.started import start
 from parallel.average_ranks import LAYOUTS, RANKS, SCHEDULE_FREE, main
 
 pytestmark = pytest.mark.slow
@@ -18,7 +18,7 @@ LATER = 1e-8
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
     """What the first rank saw of each layout."""
     folder = tmp_path_factory.mktemp("average")
-    mp.start_processes(main, args=(RANKS, str(folder)), nprocs=RANKS, start_method="forkserver")
+    start(main, RANKS, folder, RANKS, str(folder))
     found: dict[str, dict[str, float]] = json.loads(Path(folder, "facts.json").read_text())
     return found
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.multiprocessing as mp
 
+from fixtures.started import start
 from parallel.checkpoint_ranks import LAYOUTS_OF, RANKS, main
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each rank saw."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    mp.start_processes(main, args=(RANKS, str(folder)), nprocs=RANKS, start_method="forkserver")
+    start(main, RANKS, folder, RANKS, str(folder))
     return [json.loads(Path(folder, f"results-{rank}.json").read_text()) for rank in range(RANKS)]
 
 

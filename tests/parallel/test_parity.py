@@ -14,8 +14,8 @@ import math
 from pathlib import Path
 
 import pytest
-import torch.multiprocessing as mp
 
+from fixtures.started import start
 from parallel.cases import CASES, LATER, Case
 from parallel.ranks import main
 
@@ -32,7 +32,7 @@ def results(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
     for ranks in sorted({case.parallel.ranks for case in chosen}):
         folder = tmp_path_factory.mktemp(f"ranks-{ranks}")
         cases = tuple(case for case in chosen if case.parallel.ranks == ranks)
-        mp.start_processes(main, args=(ranks, str(folder), cases), nprocs=ranks, start_method="forkserver")
+        start(main, ranks, folder, ranks, str(folder), cases)
         found |= json.loads(Path(folder, "results.json").read_text())
     return found
 

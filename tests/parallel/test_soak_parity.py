@@ -12,8 +12,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-import torch.multiprocessing as mp
 
+from fixtures.started import start
 from parallel.cases import CASES, LATER, SLOW_STEPS, SOAKED, STEPS, Case
 from parallel.ranks import main
 from trainwright.stages.train.layout import refusals
@@ -56,7 +56,7 @@ def test_a_layout_trains_as_one_process_in_every_setting(layout: Case, tmp_path:
     cases = product_of(layout.layout)
     assert cases, [refused(replace(setting, layout=layout.layout)) for setting in SETTINGS[:1]]
     ranks = layout.parallel.ranks
-    mp.start_processes(main, args=(ranks, str(tmp_path), cases), nprocs=ranks, start_method="forkserver")
+    start(main, ranks, tmp_path, ranks, str(tmp_path), cases)
     found = json.loads((tmp_path / "results.json").read_text())
     record_property("cases", len(cases))
     record_property("worst_fp64_gradient", worst(found, cases, "fp64"))

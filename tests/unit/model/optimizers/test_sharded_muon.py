@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.multiprocessing as mp
 
 from fixtures.muon_ranks import RANKS, SHAPES, main
+from fixtures.started import start
 
 WAYS = {"rows": 1, "rows, copied": 2, "cuts": 1, "rows of cuts": 1}
 """And how many copies of the ranks that share a matrix there are."""
@@ -19,7 +19,7 @@ WAYS = {"rows": 1, "rows, copied": 2, "cuts": 1, "rows of cuts": 1}
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each rank saw."""
     folder = tmp_path_factory.mktemp("muon")
-    mp.start_processes(main, args=(str(folder),), nprocs=RANKS, start_method="forkserver")
+    start(main, RANKS, folder, str(folder))
     return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(RANKS)]
 
 

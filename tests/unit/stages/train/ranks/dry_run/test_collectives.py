@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.multiprocessing as mp
 
 from fixtures.dry_run_ranks import main
+from fixtures.started import start
 from trainwright.stages.train.ranks.dry_run.run import dry_run
 from unit.stages.train.ranks.dry_run.test_run import OF_THIS_TRACKER, planned
 
@@ -36,7 +36,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each rank kept and sent in its second step, by the layout's name; they start once for all."""
     folder = tmp_path_factory.mktemp("ranks")
     cases = [(name, *case(layout)) for name, layout in LAYOUTS.items()]
-    mp.start_processes(main, args=(RANKS, str(folder), cases), nprocs=RANKS, start_method="forkserver")
+    start(main, RANKS, folder, RANKS, str(folder), cases)
     return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(RANKS)]
 
 

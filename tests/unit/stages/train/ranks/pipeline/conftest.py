@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.multiprocessing as mp
 
 from fixtures.pipeline_ranks import main
+from fixtures.started import start
 from trainwright.artifact.store import Artifact
 
 
@@ -17,5 +17,5 @@ from trainwright.artifact.store import Artifact
 def seen(dataset: Artifact, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Of each rank by schedule; they start once."""
     folder = tmp_path_factory.mktemp("pipeline")
-    mp.start_processes(main, args=(str(folder), str(dataset.path)), nprocs=2, start_method="forkserver")
+    start(main, 2, folder, str(folder), str(dataset.path))
     return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(2)]
