@@ -307,11 +307,11 @@ HALF_SUMS = (
 """Gradients that are added up over ranks in bf16, and kept in it between micro batches below ZeRO-2."""
 
 ADAPTED = (
-    Case(layout={"dp_replicate": 2}, adapter="lora", documents=True, ragged=True),
+    Case(layout={"dp_replicate": 2}, adapter="lora", family="gpt2", documents=True, ragged=True),
     Case(layout={"dp_shard": 2, "zero_stage": 1}, adapter="dora", ragged=True, optimizer="muon"),
-    Case(layout={"dp_shard": 2, "zero_stage": 3}, adapter="lora", family="gpt2", dtype="fp32", recompute="full"),
+    Case(layout={"dp_shard": 2, "zero_stage": 3}, adapter="lora", dtype="fp32", recompute="full", dropout=True),
     Case(layout={"dp_shard": 2, "zero_stage": 3}, adapter="dora", recompute="selective", optimizer="adamw"),
-    Case(layout={"cp": 2}, adapter="lora", documents=True, ragged=True),
+    Case(layout={"cp": 2}, adapter="lora", documents=True, ragged=True, dropout=True),
     Case(layout={"dp_replicate": 2}, adapter="qlora", dtype="fp32", documents=True, ragged=True),
 )
 """Adapters, whose frozen neighbours have no gradient."""

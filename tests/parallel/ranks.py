@@ -18,7 +18,7 @@ from fixtures.meeting import gloo, mesh_for
 from fixtures.tiny_models import spec
 from parallel.batches import LABELS, chats_of, documents_of, pairs_of, records_of
 from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, Case
-from trainwright.model.adapters.attach import attach, initialise
+from trainwright.model.adapters.attach import attach, drop_inputs, initialise
 from trainwright.model.adapters.quantised import quantise
 from trainwright.model.attention import document_ids
 from trainwright.model.build import build_network
@@ -130,13 +130,15 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
     return batch | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
 
 
-def adapt(network: Network, method: str) -> None:
+def adapt(network: Network, method: str, *, dropout: bool) -> None:
     """Puts adapters beside every linear layer that are no longer as they begin."""
     how = LowRank(rank=3, scale=0.5)
     if method == "qlora":
         quantise(network)
     attach(network, dict.fromkeys(placed(network.spec, ["all-linear"]), how), magnitude=method == "dora")
     initialise(network, 4)
+    if dropout:
+        drop_inputs(network, 0.3)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in network.trained().values():
@@ -212,7 +214,7 @@ class Training:
         if case.optimizer == "wide":
             follow_width(self.network, 4.0, first=True)
         if case.adapter:
-            adapt(self.network, case.adapter)
+            adapt(self.network, case.adapter, dropout=case.dropout)
             self.network.to(kept)
         if case.terms:
             add_terms(self.network, TERMS)

@@ -26,7 +26,7 @@ from trainwright.spec.workload import KernelChoice, Recompute
 
 if TYPE_CHECKING:
     from trainwright.model.cache import KVCache
-    from trainwright.model.dropout import Draw, Dropouts
+    from trainwright.model.dropout import Draw
     from trainwright.model.experts.balance import Share
     from trainwright.model.parts.alibi import Alibi
 
@@ -183,7 +183,7 @@ class Decoder(Network):
         self._selective = load(SELECTIVE, kind="recompute") if recompute == "selective" else None
         self.share: Share | None = None
         drops = load(DROPOUTS, kind="dropout") if spec.dropout else None
-        self.dropouts: Dropouts | None = None if drops is None else drops(spec.dropout, spec.layers)
+        self.dropouts = None if drops is None else drops(spec.dropout, spec.layers)
         self.context_of: Callable[..., Context] | None = None
         self.context_ranks = 1
         self.masked_kernel_of: Callable[..., MaskedKernel] | None = None

@@ -21,7 +21,6 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from trainwright.core.errors import RecipeError
-from trainwright.model.tasks.task import Batch, Batches, batch_of
 from trainwright.runtime.rng import derive
 from trainwright.spec.parts.dropout import Dropout
 
@@ -47,20 +46,6 @@ def sample_keys(seed: int, step: int, rows: Sequence[int]) -> Int[Tensor, " batc
     key = derive(seed, _PURPOSE, step)
     keys = [derive(key, row) for row in rows]
     return torch.tensor([value - (value >> 63 << 64) for value in keys], dtype=torch.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedBatches:
-    """The batches of a run, each with the keys of its sequences as ``samples``."""
-
-    batches: Batches
-    seed: int
-
-    def batch(self, step: int, rows: range | None = None) -> Batch:
-        """Returns the batch of a step, or these rows of it, with ``samples`` of shape ``[batch]``."""
-        batch = batch_of(self.batches, step, rows)
-        here = range(len(next(iter(batch.values())))) if rows is None else rows
-        return {**batch, "samples": sample_keys(self.seed, step, here)}
 
 
 def kept(
@@ -112,15 +97,16 @@ class _Dropped(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, *where: Any) -> Tensor:
         *tensors, ctx.settings = where
         ctx.save_for_backward(*tensors)
-        return _dropped(x, where)
+        return dropped(x, where)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
-        return _dropped(grad, (*ctx.saved_tensors, ctx.settings)), None, None, None
+        return dropped(grad, (*ctx.saved_tensors, ctx.settings)), None, None, None
 
 
-def _dropped(x: Tensor, where: Where) -> Tensor:
+def dropped(x: Tensor, where: Where) -> Tensor:
+    """Returns ``x`` without what falls there, the rest scaled; ``where``: keys, places, and (site, rate, channel)."""
     samples, places, (site, rate, first) = where
     channels = torch.arange(first, first + x.shape[-1], device=x.device)
     return _scaled(x, kept(samples, site, rate, places, channels), rate)

@@ -22,6 +22,7 @@ from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
 if TYPE_CHECKING:
     from trainwright.model.cache import KVCache
+    from trainwright.model.dropout import Dropouts
     from trainwright.spec.parts.adaptation import Adaptation
 
 
@@ -58,6 +59,8 @@ class Network(nn.Module, ABC):
     """How many times as wide it is as the network that rates and first weights of its blocks' matrices are of (muP)."""
     adaptation: Adaptation | None = None
     """The adapters that are trained; the other weights are left to their base. None: they are all its own."""
+    dropouts: Dropouts | None = None
+    """What training drops; None: nothing, and no sequence needs a key."""
     stash: int | None = None
     """The saved tensors that wait on the device; None: all of them."""
 

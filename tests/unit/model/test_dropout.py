@@ -22,7 +22,6 @@ from trainwright.model.dropout import (
     FFN_OUTPUT,
     WEIGHTS,
     Dropouts,
-    KeyedBatches,
     kept,
     mixed_without,
     sample_keys,
@@ -114,18 +113,6 @@ def test_keys_differ_by_seed_step_and_row_and_do_not_depend_on_the_cut():
     keys = torch.cat([sample_keys(seed, step, range(50)) for seed in range(4) for step in range(10)])
     assert len(keys.unique()) == 4 * 10 * 50
     assert torch.equal(sample_keys(7, 8, range(50))[20:30], sample_keys(7, 8, range(20, 30)))
-
-
-def test_batches_carry_the_keys_of_their_rows():
-    class Plain:
-        def batch(self, step):
-            return {"tokens": torch.full((6, 3), step)}
-
-    keyed = KeyedBatches(Plain(), 9)
-    batch = keyed.batch(2)
-    assert batch.keys() == {"tokens", "samples"}
-    assert torch.equal(batch["samples"], sample_keys(9, 2, range(6)))
-    assert torch.equal(keyed.batch(2)["samples"], batch["samples"])
 
 
 def pieces(size):

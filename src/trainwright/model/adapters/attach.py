@@ -6,15 +6,18 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from trainwright.core.errors import RecipeError
 from trainwright.model.adapters.linear import AdaptedLinear, Factors
+from trainwright.model.dropout import Draw, Dropouts
 from trainwright.model.layers import Linear
 from trainwright.model.network import Network
 from trainwright.spec.parts.adaptation import DEFAULT, LowRank
+from trainwright.spec.parts.dropout import Dropout
 
 TARGETS = "train.method.targets"
 
@@ -66,6 +69,29 @@ def _adapted(network: Network, path: str) -> AdaptedLinear:
         parent, _, leaf = path.rpartition(".")
         setattr(network.get_submodule(parent), leaf, module)
     return module
+
+
+def drop_inputs(network: Network, rate: float) -> None:
+    """Lets training passes drop elements of what the adapters of a network multiply, with probability ``rate``.
+
+    From then on such a pass asks for its sequences' keys (``samples``).
+    """
+    if network.dropouts is None:
+        network.dropouts = Dropouts(Dropout(), network.spec.layers)
+    linear = [module for module in network.modules() if isinstance(module, Linear)]
+    for number, layer in enumerate(linear):
+        for factors in layer.adapters.values() if isinstance(layer, AdaptedLinear) else ():
+            assert isinstance(factors, Factors)
+            factors.drops = number, rate
+    for block in network.blocks:
+        block.register_forward_pre_hook(_tell_adapters, with_kwargs=True)
+
+
+def _tell_adapters(block: nn.Module, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    """Tells the adapters of a block what its pass drops; a pass that is made again says so again."""
+    draw = next((each for each in (*given, *named.values()) if isinstance(each, Draw)), None)
+    for _, layer in adapted_layers(block):
+        layer.draw = draw
 
 
 def use(network: nn.Module, names: Sequence[str]) -> None:

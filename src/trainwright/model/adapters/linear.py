@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from trainwright.model.adapters.dropping import product_without
+from trainwright.model.dropout import Draw
 from trainwright.model.layers import Linear
 from trainwright.spec.parts.adaptation import LowRank
 
@@ -23,16 +25,25 @@ class Factors(nn.Module):
     def __init__(self, inputs: int, outputs: int, how: LowRank, *, magnitude: bool) -> None:
         super().__init__()
         self.scale = how.scale
+        self.drops: tuple[int, float] | None = None  # the layer's number, and which part of its input training drops
         self.a = nn.Parameter(torch.empty(how.rank, inputs))
         self.b = nn.Parameter(torch.empty(outputs, how.rank))
         self.magnitude = nn.Parameter(torch.empty(outputs)) if magnitude else None
 
     def added(
-        self, x: Float[Tensor, "*batch inputs"], product: Float[Tensor, "*batch outputs"]
+        self, x: Float[Tensor, "*batch inputs"], product: Float[Tensor, "*batch outputs"], draw: Draw | None = None
     ) -> Float[Tensor, "*batch outputs"]:
-        """Returns the base's product of ``x`` with the factors' added, in its dtype; of ``x`` no copy is saved."""
-        inner = F.linear(x, self.a.to(x.dtype)).flatten(0, -2)
-        whole = torch.addmm(product.flatten(0, -2), inner, self.b.to(x.dtype).T, alpha=self.scale)
+        """Returns the base's product of ``x`` with the factors' added, in its dtype; of ``x`` no copy is saved.
+
+        ``draw`` is of a training pass, which may drop elements of what the factors see.
+        """
+        a = self.a.to(x.dtype)
+        if draw is None or self.drops is None:
+            inner = F.linear(x, a)
+        else:
+            layer, rate = self.drops
+            inner = product_without(x, a, draw, layer=layer, rate=rate)
+        whole = torch.addmm(product.flatten(0, -2), inner.flatten(0, -2), self.b.to(x.dtype).T, alpha=self.scale)
         return whole.view(product.shape)
 
     def sum(self, weight: Float[Tensor, "outputs inputs"]) -> Float[Tensor, "outputs inputs"]:
@@ -66,6 +77,8 @@ class AdaptedLinear(Linear):
 
     weight: nn.Parameter
     bias: nn.Parameter | None
+    draw: Draw | None = None
+    """What the pass under way drops, if it is one that trains: its block says it."""
 
     def __init__(self, base: Linear) -> None:
         nn.Module.__init__(self)
@@ -123,11 +136,11 @@ class AdaptedLinear(Linear):
         if all(factors.magnitude is None for factors in acting):
             result = self.product(x)
             for factors in acting:
-                result = factors.added(x, result)
+                result = factors.added(x, result, self.draw)
             return result
         product = result = F.linear(x, self.weight.to(x.dtype))
         for factors in acting:
-            changed = factors.added(x, product)
+            changed = factors.added(x, product, self.draw)
             stretch = factors.stretch(self.weight)
             if stretch is not None:
                 changed = changed * stretch.to(x.dtype)

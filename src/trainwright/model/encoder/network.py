@@ -29,7 +29,6 @@ from trainwright.spec.workload import MASKED_KERNELS, KernelChoice, Recompute
 
 if TYPE_CHECKING:
     from trainwright.model.cache import KVCache
-    from trainwright.model.dropout import Dropouts
 
 _FREE = ("gated", "norm_bias", "first_norm", "window_tokens", "window_layers", "window_rope_theta", "head_transform")
 """Fields that networks of images leave out, and this one computes."""
@@ -86,7 +85,7 @@ class Encoder(Network):
         self.compute_dtype = dtype
         self._selective = load(SELECTIVE, kind="recompute") if recompute == "selective" else None
         drops = load(DROPOUTS, kind="dropout") if spec.dropout else None
-        self.dropouts: Dropouts | None = None if drops is None else drops(spec.dropout, spec.layers)
+        self.dropouts = None if drops is None else drops(spec.dropout, spec.layers)
         width = spec.width
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, width))
         learned, rows = spec.positions == "learned", spec.context_tokens + spec.extra_positions

@@ -32,7 +32,6 @@ from trainwright.spec.workload import AttentionKernel, KernelChoice, Recompute
 
 if TYPE_CHECKING:
     from trainwright.model.cache import KVCache
-    from trainwright.model.dropout import Dropouts
 
 CHANNELS = 3
 """Red, green and blue."""
@@ -100,7 +99,7 @@ class ViT(Network):
         self.compute_dtype = dtype
         self._selective = load(SELECTIVE, kind="recompute") if recompute == "selective" else None
         drops = load(DROPOUTS, kind="dropout") if spec.dropout else None
-        self.dropouts: Dropouts | None = None if drops is None else drops(spec.dropout, spec.layers)
+        self.dropouts = None if drops is None else drops(spec.dropout, spec.layers)
         self.patch = Linear(CHANNELS * spec.patch_size**2, spec.width, bias=True)
         self.class_token = nn.Parameter(torch.empty(spec.width))
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width))

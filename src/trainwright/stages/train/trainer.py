@@ -38,7 +38,7 @@ from trainwright.stages.train.world import ALONE, World
 if TYPE_CHECKING:
     from trainwright.stages.train.observe.board import Board
 
-KEYED = "trainwright.model.dropout:KeyedBatches"
+KEYED = "trainwright.stages.train.batches.keyed:KeyedBatches"
 ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 GATE = "trainwright.runtime.faults.gate:gate_of"
 SCALED = "trainwright.model.precision.loss_scale:scaled"
@@ -117,7 +117,7 @@ class Trainer:
         """Returns the batches of the run, in the order of the data."""
         settings, seed, split = self.settings, self.recipe.seed, self.dataset.splits["train"]
         batches = self.task.batches(split, batch_sequences=settings.batch_sequences, seed=seed)
-        if self.network.spec.dropout:
+        if self.network.spec.dropout or self.network.dropouts is not None:
             batches = load(KEYED, kind="dropout")(batches, seed)
         if settings.sizes.ramp:
             batches = load(RAMPED, kind="data")(batches, settings.sizes, settings.sequence_tokens)

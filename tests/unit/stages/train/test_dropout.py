@@ -8,13 +8,14 @@ import pytest
 import torch
 
 from trainwright.model.build import build_network
-from trainwright.model.dropout import KeyedBatches, sample_keys
+from trainwright.model.dropout import sample_keys
 from trainwright.model.losses import IGNORE
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.updates.optimizer import AdamWSection
+from trainwright.stages.train.batches.keyed import KeyedBatches
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 

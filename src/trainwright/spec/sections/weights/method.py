@@ -28,6 +28,7 @@ class MethodSection(Section):
         description="matrices with adapters: all-linear, attention, names (query, q_proj), patterns (blocks.0.*.query)",
     )
 
+    dropout: float = Field(0.0, ge=0, lt=1, description="how much of its input an adapter does not see in training")
     frozen: FrozenFormat = Field(
         "auto",
         description="how a base's matrices are kept: auto, as products take them; nf4, in 4 bits (QLoRA, with lora)",

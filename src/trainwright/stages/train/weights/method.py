@@ -9,7 +9,7 @@ import torch
 from trainwright.artifact.model_folder import read_shape
 from trainwright.artifact.weight_headers import model_digest
 from trainwright.core.errors import RecipeError
-from trainwright.model.adapters.attach import attach, initialise
+from trainwright.model.adapters.attach import attach, drop_inputs, initialise
 from trainwright.model.adapters.quantised import quantise
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
@@ -54,6 +54,8 @@ def apply(network: Network, recipe: Recipe, base: Path | None) -> None:
             parameter.data = parameter.data.to(network.compute_dtype)
     assert len(factors) == len(modules)
     initialise(network, recipe.seed)
+    if method.dropout:
+        drop_inputs(network, method.dropout)
     source = BaseModel(path=str(base.resolve()), digest=model_digest(base))
     network.adaptation = Adaptation(modules=modules, base=source, magnitude=magnitude, frozen=method.frozen)
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from trainwright.artifact.shards import TokenDataset
-from trainwright.model.dropout import KeyedBatches
 from trainwright.model.tasks.masked import Gaps, MaskedWindows
 from trainwright.model.tasks.windows import Windows
 from trainwright.spec.parts.batch_sizes import BatchPart, BatchSizes
+from trainwright.stages.train.batches.keyed import KeyedBatches
 from trainwright.stages.train.batches.ramped import Ramped
 
 SEQUENCE = 16

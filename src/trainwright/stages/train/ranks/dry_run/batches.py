@@ -22,12 +22,12 @@ from trainwright.artifact.shards import (
     WORDS,
     TokenDataset,
 )
-from trainwright.model.dropout import KeyedBatches
 from trainwright.model.tasks.task import Batch, Batches, Task, batch_of, load_task, without_reference
 from trainwright.spec.parts.images import ImageForm
 from trainwright.spec.parts.targets import TargetScale
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import ImagesSection
+from trainwright.stages.train.batches.keyed import KeyedBatches
 
 SPLITS = ("train", "validation")
 END_OF_TEXT, MASK = "<|endoftext|>", "[MASK]"
@@ -47,7 +47,7 @@ def task_and_batch(recipe: Recipe, *, vocabulary: int, sequences: int) -> tuple[
         dataset = _dataset(Path(folder), recipe, vocabulary=vocabulary, documents=sequences + 2)
         task = without_reference(load_task(recipe, dataset), dataset.splits)
         batches: Batches = task.batches(dataset.splits[SPLITS[0]], batch_sequences=sequences, seed=recipe.seed)
-        if recipe.model_spec(vocabulary=vocabulary).dropout:
+        if recipe.model_spec(vocabulary=vocabulary).dropout or recipe.train.method.dropout:
             batches = KeyedBatches(batches, recipe.seed)
         return task, batch_of(batches, 0, None)
 
