@@ -13,15 +13,14 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import unknown
 from trainwright.planner.counts.flops import count_flops, tokens_of_a_sequence
 from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.parallel.products import slowest_elements
 from trainwright.planner.counts.parameters import (
     BLOCK_PARTS,
     Matrix,
     Part,
-    block_matrix_parameters,
     matrices,
     total_parameters,
 )
-from trainwright.planner.counts.ranks import slowest_layers
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
@@ -297,8 +296,8 @@ def dequantising_traffic_bytes(
     if workload.adapter is None or workload.adapter.frozen not in QUANTISED_FROZEN:
         return np.zeros(len(layouts))
     stored = frozen_bytes(workload.adapter.frozen, double_quantised=double_quantised)
-    share = slowest_layers(model, layouts) / model.blocks / layouts.tp
-    return np.asarray((stored + workload.element_bytes) * block_matrix_parameters(model) * share)
+    weights = slowest_elements(model, layouts, (each for each in matrices(model) if each.part in BLOCK_PARTS))
+    return np.asarray((stored + workload.element_bytes) * weights)
 
 
 def prompt_tokens(adapter: Adapter | None, width: int) -> int:

@@ -12,8 +12,9 @@ import numpy as np
 
 from trainwright.planner.counts.adapters import PLAIN_MOVES, AdapterMoves, stands_beside
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
+from trainwright.planner.counts.parallel.products import Product, divided, product_shape, slowest_elements
 from trainwright.planner.counts.parameters import Matrix, matrices
-from trainwright.planner.counts.ranks import slowest_layers
+from trainwright.planner.counts.ranks import fullest, slowest_layers, stages_of_a_rank
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import Adapter, Workload
@@ -39,35 +40,38 @@ PAGEABLE_BYTES_PER_S = 8e9
 """Of host memory that is not pinned, to a device (bandwidthTest of NVIDIA's CUDA samples: 6 to 12 GB/s, recall)."""
 
 
-def factor_flops(matrix: Matrix, workload: Workload, rows: Numbers, count: Values, *, wide: float = 1.0) -> Values:
+def factor_flops(matrix: Matrix, workload: Workload, product: Product, *, wide: float = 1.0) -> Values:
     """Returns what a pass computes beside a matrix, half of a step's operations; 2r (inputs + outputs) for each row.
 
     Half as many again, because the backward pass makes two products of each factor, and of frozen matrices one alone.
+    Tensor parallelism divides a factor as its matrix: the side that is whole on each rank is repeated there.
     ``wide``: how many times longer an operation takes in fp32 than in the workload's precision.
     """
     adapter = workload.adapter
     if adapter is None or adapter.method in WITHOUT_FACTORS or not stands_beside(adapter, matrix):
         return 0.0
-    return 2.0 * count * _multiplied(adapter, matrix, rows, wide)
+    return 2.0 * product.number * _multiplied(adapter, matrix, product, wide)
 
 
-def _multiplied(adapter: Adapter, matrix: Matrix, rows: Numbers, wide: float) -> Values:
-    """Returns half of a step's multiplications beside one matrix.
+def _multiplied(adapter: Adapter, matrix: Matrix, product: Product, wide: float) -> Values:
+    """Returns half of a step's multiplications beside one matrix on a rank.
 
     A whole change multiplies what was cast to fp32, as it is itself. OSF makes its matrix of its singular vectors, in
     place of the frozen one, and adds the product for its gradient; FRoD passes three factors, two of them square, in
-    place of it; BOFT makes a rotation of three square products, and rotates its input.
+    place of it; BOFT makes a rotation of three square products, and rotates its input. Of what is square a rank has the
+    part of its own inputs.
     """
-    square = float(matrix.inputs) ** 2
+    rows, outputs, inputs, _ = product
+    square = matrix.inputs * inputs
     if adapter.method == "osf":
-        return matrix.elements * (rows + min(matrix.inputs, matrix.outputs)) / 2
+        return outputs * inputs * (rows + min(matrix.inputs, matrix.outputs)) / 2
     if adapter.method == "frod":
         return 2.5 * rows * square
     if adapter.method == "boft":
         return square * (3.0 * matrix.inputs + 1.5 * rows)
     if adapter.method in WHOLE_CHANGE:
-        return 1.5 * wide * rows * matrix.elements
-    return 1.5 * rows * adapter.rank * (matrix.inputs + matrix.outputs)
+        return 1.5 * wide * rows * outputs * inputs
+    return 1.5 * rows * adapter.rank * (inputs + outputs)
 
 
 def adapter_elements(
@@ -81,10 +85,12 @@ def adapter_elements(
     adapter = workload.adapter
     if adapter is None or adapter.method in WITHOUT_FACTORS:
         return np.zeros(len(layouts))
-    moved = sum(
-        each.layers * (moves.inputs * each.inputs + moves.outputs * each.outputs) for each in _adapted(model, adapter)
-    )
-    return np.asarray(moved / model.blocks / layouts.tp)
+    load, one = fullest(model, workload, layouts), np.ones(len(layouts))
+    moved: Values = 0.0
+    for matrix in _adapted(model, adapter):
+        rows, outputs, inputs, count = product_shape(matrix, model, layouts, one, load)
+        moved = moved + count * rows * (moves.inputs * inputs + moves.outputs * outputs)
+    return np.asarray(moved / model.blocks)
 
 
 def change_s(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> Numbers:
@@ -95,24 +101,29 @@ def change_s(model: ModelSpec, workload: Workload, layouts: Layouts, device: Dev
     adapter = workload.adapter
     if adapter is None:
         return np.zeros(len(layouts))
+    some = _adapted(model, adapter)
     if adapter.method == "frod":
-        copied = sum(2.0 * each.layers * each.copies * each.inputs**2 for each in _adapted(model, adapter))
-        seconds = copied / 2 / PAGEABLE_BYTES_PER_S
-    else:
-        elements = sum(each.layers * each.copies * each.elements for each in _adapted(model, adapter))
-        seconds = WHOLE_CHANGE.get(adapter.method, 0.0) / 2 * elements / device.bytes_per_s
-    return np.asarray(seconds * slowest_layers(model, layouts) / model.blocks / layouts.tp)
+        squares: Values = 0.0
+        for matrix in some:
+            _, inputs, count = divided(matrix, model, layouts)
+            squares = squares + count * matrix.inputs * inputs
+        return np.asarray(squares / PAGEABLE_BYTES_PER_S * slowest_layers(model, layouts) / model.blocks)
+    moved = WHOLE_CHANGE.get(adapter.method, 0.0) / 2
+    return np.asarray(moved * slowest_elements(model, layouts, some) / device.bytes_per_s)
 
 
-def method_bytes(model: ModelSpec, adapter: Adapter | None) -> float:
-    """Returns what a method keeps beside frozen matrices: OSF all singular vectors, and what it makes of them."""
+def method_bytes(model: ModelSpec, adapter: Adapter | None, layouts: Layouts) -> Numbers:
+    """Returns what a method keeps [L] beside a rank's frozen matrices: OSF singular vectors, and what it makes of them.
+
+    A rank has the rows or columns of the vectors that are its matrix's own.
+    """
     if adapter is None or adapter.method != "osf":
-        return 0.0
-    return sum(2.0 * each.layers * each.copies * (_vectors(each) + each.elements) for each in _adapted(model, adapter))
-
-
-def _vectors(matrix: Matrix) -> int:
-    return min(matrix.inputs, matrix.outputs) * (matrix.inputs + matrix.outputs)
+        return np.zeros(len(layouts))
+    kept: Values = 0.0
+    for matrix in _adapted(model, adapter):
+        outputs, inputs, count = divided(matrix, model, layouts)
+        kept = kept + 2.0 * count * (min(matrix.inputs, matrix.outputs) * (outputs + inputs) + outputs * inputs)
+    return np.asarray(kept * slowest_layers(model, layouts) * stages_of_a_rank(layouts) / model.blocks)
 
 
 def method_kernels(model: ModelSpec, adapter: Adapter | None) -> float:

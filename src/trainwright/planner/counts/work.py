@@ -21,7 +21,8 @@ from trainwright.planner.counts.between import bias_elements, block_elements, ex
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values, counted_once
 from trainwright.planner.counts.methods import adapter_elements, change_s, factor_flops
-from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, wide_matrices
+from trainwright.planner.counts.parallel.products import product_shape
+from trainwright.planner.counts.parameters import BLOCK_PARTS, wide_matrices
 from trainwright.planner.counts.ranks import (
     expert_tp,
     fullest,
@@ -67,9 +68,6 @@ MORE_EXPONENTIALS: Mapping[str, int] = {"10.3": 2}
 Efficient with NVIDIA Blackwell Ultra": a third faster forward pass of DeepSeek-V3's attention)."""
 RATED_HEAD = 128
 """Elements of the heads that attention's rates are for; TPUs pad heads to as many lanes."""
-COLUMN_SPLIT = frozenset(("query", "key", "value", "query_up", "kv_up", "gate", "up", "vocabulary"))
-"""Matrices that tensor parallelism splits by outputs, ``ROW_SPLIT`` by inputs (Shoeybi et al., 2019)."""
-ROW_SPLIT = frozenset(("output", "down"))
 FALLBACK: Mapping[str, tuple[str, ...]] = {
     "nvfp4": ("fp4", "fp8", "bf16"),
     "fp8": ("fp8", "bf16"),
@@ -350,14 +348,15 @@ def _products(
     load = fullest(model, workload, layouts)
     wide = max(1.0, peak_flops_per_s(device, workload.precision) / (device.flops_per_s.get("fp32") or math.inf))
     for matrix in wide_matrices(model, multiple):
-        rows, outputs, inputs, count = product_shape(matrix, model, layouts, tokens, load)
+        product = product_shape(matrix, model, layouts, tokens, load)
+        rows, outputs, inputs, count = product
         flops = 2.0 * rows * outputs * inputs * count
         if matrix.part not in BLOCK_PARTS:
             sums["head"] = sums["head"] + flops
             continue
         flops = flops * share
         if workload.adapter is not None:
-            thin = factor_flops(matrix, workload, rows, count, wide=wide) * share
+            thin = factor_flops(matrix, workload, product, wide=wide) * share
             sums["flops"], sums["busy"] = sums["flops"] + thin, sums["busy"] + thin
         busy = 1.0 if device.kind == "cpu" else tile_share(rows, outputs, device.sm_count or 1, tile)
         sums["flops"] = sums["flops"] + flops
@@ -367,26 +366,6 @@ def _products(
         moved = narrow * (rows * inputs + inputs * outputs) + 2.0 * rows * outputs
         sums["bytes"] = sums["bytes"] + moved * count * share
     return sums
-
-
-def product_shape(
-    matrix: Matrix, model: ModelSpec, layouts: Layouts, tokens: Numbers, load: Numbers
-) -> tuple[Numbers, Values, Values, Values]:
-    """Returns rows, outputs and inputs of one product on a rank, and its number in all layers: [L], or one for all.
-
-    An expert sees its share of all tokens of the ranks that experts are divided over, on the fullest of these ``load``
-    times as many. Where tensor parallelism does not divide it, those are ranks with parts of a sequence.
-    """
-    rows = layouts.micro_batch * matrix.rows if matrix.per_sequence else tokens * matrix.rows
-    count: Values = float(matrix.layers)
-    split = layouts.tp
-    if matrix.part == "experts":
-        split = expert_tp(model, layouts)
-        count = count * matrix.copies / layouts.ep
-        rows = rows * load * layouts.ep / matrix.copies * split / layouts.tp
-    outputs: Values = matrix.outputs / split if matrix.name in COLUMN_SPLIT else float(matrix.outputs)
-    inputs: Values = matrix.inputs / split if matrix.name in ROW_SPLIT else float(matrix.inputs)
-    return rows, outputs, inputs, count
 
 
 def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:

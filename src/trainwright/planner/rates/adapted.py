@@ -24,9 +24,9 @@ from trainwright.planner.counts.adapters import (
 )
 from trainwright.planner.counts.kernels import Kind
 from trainwright.planner.counts.methods import adapter_elements
+from trainwright.planner.counts.parallel.products import product_shape
 from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
 from trainwright.planner.counts.ranks import fullest, owners
-from trainwright.planner.counts.work import product_shape
 from trainwright.planner.rates.probed import DIRECTIONS, LayoutShapes, Probed
 from trainwright.spec.device import DTYPE_BYTES
 

@@ -23,12 +23,12 @@ from trainwright.planner.counts.between import block_elements
 from trainwright.planner.counts.flops import muon_flops
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.parallel.products import product_shape
 from trainwright.planner.counts.parameters import BLOCK_PARTS, block_matrix_parameters, total_parameters, wide_matrices
 from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.planner.counts.process import Process, process_from
 from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
 from trainwright.planner.counts.update import OPERATIONS, averaging_bytes, dealt, unfused_bytes, update_bytes
-from trainwright.planner.counts.work import product_shape
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.planner.rates.near import near_bytes
 from trainwright.spec.device import DTYPE_BYTES

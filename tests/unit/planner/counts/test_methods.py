@@ -12,6 +12,7 @@ from trainwright.planner.counts.adapters import adapter_moves
 from trainwright.planner.counts.between import kernels
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.methods import adapter_elements, change_s, factor_flops, method_bytes, method_kernels
+from trainwright.planner.counts.parallel.products import product_shape
 from trainwright.planner.counts.parameters import Matrix
 from trainwright.planner.counts.work import forward_work
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
@@ -27,15 +28,15 @@ def work(method=None, targets=TARGETS):
     return plain if method is None else replace(plain, adapter=Adapter(rank=16, targets=targets, method=method))
 
 
-def layouts():
-    return Layouts.of([ParallelPlan()], ["none"], work())
+def layouts(**plan):
+    return Layouts.of([ParallelPlan(**plan)], ["none"], work())
 
 
-def step_flops(method, matrix, wide=1.0):
-    """Operations of both passes beside one matrix."""
-    targets = (matrix.name,)
-    beside = factor_flops(matrix, work(method, targets), np.array([float(ROWS)]), 1.0, wide=wide)
-    return 2 * float(np.ravel(beside)[0])
+def step_flops(method, matrix, wide=1.0, **plan):
+    """Operations of both passes beside one matrix, on a rank."""
+    targets, some = (matrix.name,), layouts(**plan)
+    product = product_shape(matrix, LLAMA, some, np.array([float(ROWS)]), np.ones(1))
+    return 2 * float(np.ravel(factor_flops(matrix, work(method, targets), product, wide=wide))[0])
 
 
 def test_adapters_move_the_inputs_and_outputs_of_their_matrices_and_prompts_nothing():
@@ -68,9 +69,9 @@ def test_osf_makes_its_matrix_of_singular_vectors_and_stays_in_sixteen_bits():
     made, gradient = 2 * 14336 * 4096 * 4096, 2 * ROWS * 14336 * 4096
     assert step_flops("osf", matrix) == step_flops("osf", matrix, wide=16.0) == made + gradient
     # In 16 bits: 14336 x 4096 and 4096 x 4096 vectors of each gate, and 14336 x 4096 that it makes of them.
-    kept = method_bytes(LLAMA, work("osf", ("gate",)).adapter)
+    kept = method_bytes(LLAMA, work("osf", ("gate",)).adapter, layouts())[0]
     assert kept == 32 * 2 * 4096 * (2 * 14336 + 4096)
-    assert method_bytes(LLAMA, work("loha").adapter) == method_bytes(LLAMA, None) == 0
+    assert method_bytes(LLAMA, work("loha").adapter, layouts()) == method_bytes(LLAMA, None, layouts()) == 0
 
 
 def test_frod_passes_three_factors_in_place_of_the_frozen_matrix():
@@ -90,6 +91,62 @@ def test_boft_makes_a_rotation_and_copies_its_blocks_one_by_one():
     looped, plain = (kernels(LLAMA, work(name, ("query", "value"))) for name in ("boft", "lora"))
     assert 3 * (looped - plain) == pytest.approx(2 * 2 * 4096 / 4)
     assert method_kernels(LLAMA, None) == method_kernels(LLAMA, work("lora").adapter) == 0
+
+
+VALUE, DOWN = Matrix("value", 1024, 4096, "attention"), Matrix("down", 4096, 14336, "feed_forward")
+
+
+@pytest.mark.parametrize(
+    ("method", "matrix", "repeated"),
+    [
+        # Of 1024 x 4096, cut by outputs, each rank has the whole first factor, 16 x 4096; of the cut inputs the second.
+        ("lora", VALUE, 3 * 2 * ROWS * 16 * 4096),
+        ("lora", DOWN, 3 * 2 * ROWS * 16 * 4096),
+        # A whole change has the rows or columns of its matrix, and OSF's vectors too.
+        *((method, matrix, 0) for method in ("loha", "osf") for matrix in (VALUE, DOWN)),
+        # What is square in the inputs is cut with them; where outputs are cut it is whole on each rank.
+        ("frod", VALUE, 10 * ROWS * 4096**2),
+        ("frod", DOWN, 0),
+        ("boft", VALUE, 2 * (6 * 4096**3 + 3 * ROWS * 4096**2)),
+        ("boft", DOWN, 0),
+    ],
+)
+def test_eight_ranks_compute_a_method_once_and_what_none_can_divide_eight_times(method, matrix, repeated):
+    whole, rank = step_flops(method, matrix), step_flops(method, matrix, tp=8)
+    assert 8 * rank == pytest.approx(whole + 7 * repeated)
+
+
+def test_a_rank_moves_its_own_inputs_and_outputs():
+    """By matrix of Llama 3 8B cut over eight: whole inputs where outputs are cut, and the other way round."""
+    cut_by_outputs = sum(5 * 4096 + 6 * each / 8 for each in (4096, 1024, 1024, 14336, 14336))
+    cut_by_inputs = sum(5 * each / 8 + 6 * 4096 for each in (4096, 14336))
+    moves = adapter_moves(stack("hf-trainer"))
+    assert adapter_elements(LLAMA, work("lora"), layouts(tp=8), moves)[0] == cut_by_outputs + cut_by_inputs
+    piped = adapter_elements(LLAMA, work("lora"), layouts(pp=4), moves)
+    assert piped == adapter_elements(LLAMA, work("lora"), layouts(), moves)  # of an average block
+
+
+@pytest.mark.parametrize("method", ["lora", "loha", "osf", "frod"])
+def test_a_stage_computes_and_moves_its_own_quarter_of_a_method(method):
+    one, four = (forward_work(LLAMA, work(method), layouts(pp=each), A100) for each in (1, 4))
+    for name in ("products_s", "adapted_s", "changed_s"):
+        assert getattr(one, name) == pytest.approx(4 * getattr(four, name)), name
+    adapter = work(method).adapter
+    assert method_bytes(LLAMA, adapter, layouts()) == pytest.approx(4 * method_bytes(LLAMA, adapter, layouts(pp=4)))
+
+
+def test_a_rank_keeps_the_singular_vectors_of_its_own_outputs():
+    """4096 x 4096 of a gate's vectors are whole on each of eight ranks; 14336 x 4096, and the matrix made, are cut."""
+    kept = method_bytes(LLAMA, work("osf", ("gate",)).adapter, layouts(tp=8))
+    assert kept == 32 * 2 * 4096 * (2 * 14336 / 8 + 4096)
+
+
+def test_adapters_of_experts_move_a_row_for_each_expert_of_a_token():
+    """Mixtral's tokens pass two of eight experts; a rank of eight has one of them, and an eighth of all tokens."""
+    mixtral = catalogue_model("mixtral-8x7b")
+    even = replace(work("lora", ("up",)), expert_imbalance=1.0)
+    for plan in ({}, {"dp_shard": 8, "ep": 8}):
+        assert adapter_elements(mixtral, even, layouts(**plan)) == pytest.approx(2 * (3 * 4096 + 6 * 14336))
 
 
 def test_a_rank_makes_the_changes_of_its_own_layers_and_parts():

@@ -16,15 +16,13 @@ from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.planner.counts.adapters import adapter_parameters
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.parameters import factored_elements, matrices, total_parameters
-from trainwright.planner.counts.ranks import rank_parameters
+from trainwright.planner.counts.parameters import factored_elements, total_parameters
 from trainwright.planner.counts.update import update_bytes
 from trainwright.planner.counts.work import (
     forward_work,
     kernels,
     on_tensor_cores,
     peak_flops_per_s,
-    product_shape,
     thin_heads,
     tile_share,
     usable_precision,
@@ -102,17 +100,6 @@ def test_others_wait_for_the_fullest_rank_of_experts():
     more = (uneven.products_s - even.products_s) * H100.flops_per_s["bf16"]
     assert more.tolist() == pytest.approx([0.0, 0.5 * flops], abs=1e3)
     assert uneven.traffic_s[1] > even.traffic_s[1] and uneven.traffic_s[0] == even.traffic_s[0]
-
-
-def test_tensor_parallelism_leaves_narrow_experts_whole():
-    """Of DeepSeek-V3's 256 experts a rank of 64 has 4 whole ones, tensor parallelism or not, and as many rows."""
-    plans = [ParallelPlan(dp_shard=64, ep=64), ParallelPlan(dp_shard=32, tp=2, ep=64)]
-    model = catalogue_model("deepseek-v3")
-    one, two = rank_parameters(model, layouts(*plans))[1]
-    assert one == two
-    experts = next(each for each in matrices(model) if each.part == "experts")
-    rows = [float(product_shape(experts, model, layouts(plan), np.array([512.0]), np.ones(1))[0][0]) for plan in plans]
-    assert rows == [64 * 512 * 8 / 256, 32 * 512 * 8 / 256]
 
 
 def test_attention_that_writes_its_scores_makes_and_moves_the_whole_square():

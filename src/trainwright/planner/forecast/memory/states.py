@@ -365,7 +365,7 @@ def _kept_with_adapter(case: MemoryCase) -> Kept:
     tables = stages.tables * whole / stages.total
     adapters = adapter_bytes(case)
     copied = case.memory.update_copies * adapters
-    beside = method_bytes(case.model, case.adapter) / (case.layouts.tp * case.layouts.pp)
+    beside = method_bytes(case.model, case.adapter, case.layouts)
     if updates_by_tensor(case.workload) and case.adapter is not None:
         tensors = _adapter_tensors(case.model, case.adapter)
         copied = copied * max(size for size, _ in tensors) / sum(size * count for size, count in tensors)
