@@ -298,10 +298,3 @@ def dequantising_traffic_bytes(
     stored = frozen_bytes(workload.adapter.frozen, double_quantised=double_quantised)
     weights = slowest_elements(model, layouts, (each for each in matrices(model) if each.part in BLOCK_PARTS))
     return np.asarray((stored + workload.element_bytes) * weights)
-
-
-def prompt_tokens(adapter: Adapter | None, width: int) -> int:
-    """Returns the learnt tokens before each sequence: all that prompt tuning trains (Lester et al., 2021)."""
-    if adapter is None or adapter.method != "prompt_tuning" or adapter.parameters is None:
-        return 0
-    return adapter.parameters // width

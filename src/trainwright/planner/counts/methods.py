@@ -6,38 +6,124 @@ what is trained is kept in fp32, and nothing is autocast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from trainwright.planner.counts.adapters import PLAIN_MOVES, AdapterMoves, stands_beside
+from trainwright.core.frozen import dataclass
+from trainwright.planner.counts.adapters import PLAIN_MOVES, AdapterMoves, adapted, stands_beside
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
-from trainwright.planner.counts.parallel.products import Product, divided, product_shape, slowest_elements
-from trainwright.planner.counts.parameters import Matrix, matrices
+from trainwright.planner.counts.parallel.products import Product, divided, product_shape
+from trainwright.planner.counts.parameters import Matrix
 from trainwright.planner.counts.ranks import fullest, slowest_layers, stages_of_a_rank
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import Adapter, Workload
 
-WITHOUT_FACTORS = frozenset(
-    ("adaptionprompt", "beft", "ia3", "ln_tuning", "prefixtuning", "prompt_tuning", "ptuning", "trainable_tokens")
-)
-"""Methods of PEFT that train prompts, norms, or scales of activations, and nothing beside a matrix."""
-WHOLE_CHANGE: Mapping[str, float] = {
-    **dict.fromkeys(("hira", "loha", "lokr", "randlora"), 56.0),
-    **dict.fromkeys(("fourierft", "waveft"), 148.0),
-    "osf": 22.0,
-}
-"""Methods of PEFT that make a matrix as large as the adapted one in each pass, and what both passes move for each of
-its elements in fp32: two parts made, multiplied, scaled, cast and used, and their gradients back; a spectrum made
-complex and transformed over both axes, its real part taken, and all of it back (loha, fourierft). OSF's stay in 16
-bits: vectors scaled, two parts made and summed, their sum's gradient written and read twice (osf/utils.py)."""
 BOFT_BLOCK = 4
 """Rows of a block of BOFT's (boft/config.py)."""
 BOFT_KERNELS = 2.0 / 3
 """Launched for each of them, a third of a step's: one copies it into the rotation, one its gradient out of it."""
 PAGEABLE_BYTES_PER_S = 8e9
 """Of host memory that is not pinned, to a device (bandwidthTest of NVIDIA's CUDA samples: 6 to 12 GB/s, recall)."""
+
+
+class Beside(NamedTuple):
+    """One matrix that a method changes: whole, as a product on a rank, the rank of two factors, and ``wide``.
+
+    ``wide``: how many times longer an operation takes in fp32 than in the workload's precision.
+    """
+
+    matrix: Matrix
+    product: Product
+    rank: int
+    wide: float
+
+
+def two_factors(beside: Beside) -> Values:
+    """Returns half of a step's multiplications: the backward pass makes two products of each factor."""
+    rows, outputs, inputs, _ = beside.product
+    return 1.5 * rows * beside.rank * (inputs + outputs)
+
+
+def whole_change(beside: Beside) -> Values:
+    """Returns half of a step's: what was cast to fp32 is multiplied, with two products more in the backward pass."""
+    rows, outputs, inputs, _ = beside.product
+    return 1.5 * beside.wide * rows * outputs * inputs
+
+
+def singular_vectors(beside: Beside) -> Values:
+    """Returns half of a step's: the matrix is made in place of the frozen one, and a product makes its gradient."""
+    rows, outputs, inputs, _ = beside.product
+    return outputs * inputs * (rows + min(beside.matrix.inputs, beside.matrix.outputs)) / 2
+
+
+def three_factors(beside: Beside) -> Values:
+    """Returns half of a step's: three factors, two of them square in the inputs, stand in place of the frozen matrix.
+
+    Of what is square a rank has the part of its own inputs, as of a rotation.
+    """
+    return 2.5 * beside.product.rows * beside.matrix.inputs * beside.product.inputs
+
+
+def rotation(beside: Beside) -> Values:
+    """Returns half of a step's: a rotation is made of three square products, and rotates the matrix's input."""
+    square = beside.matrix.inputs * beside.product.inputs
+    return square * (3.0 * beside.matrix.inputs + 1.5 * beside.product.rows)
+
+
+Keeps = Literal["inputs", "results", "nothing", "products"]
+"""What a method keeps beside the frozen products for its backward pass: their inputs; their results, those of attention
+alone; nothing; or nothing, because the product itself keeps its input, as with a weight that is trained."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Method:
+    """What a method computes, moves, keeps and launches beside the matrices that it names; a plain one as LoRA does."""
+
+    multiplies: Callable[[Beside], Values] | None = two_factors
+    """Half of a step's multiplications beside one matrix on a rank; None: nothing stands beside matrices."""
+    keeps: Keeps = "inputs"
+    change_bytes: float = 0.0
+    """What both passes move for each element of a matrix as large as the adapted one, which is made in each pass."""
+    fetched_bytes: float = 0.0
+    """Copied from the host's pageable memory for each element of a square of the inputs, in the forward pass."""
+    vectors: bool = False
+    """All singular vectors are kept, and the matrix that is made of them, in 16 bits."""
+    kernels: float = 0.0
+    """Launched in the forward pass for each input of a matrix, beside those of a module."""
+    prompts: bool = False
+    """Learnt tokens before each sequence are all that is trained."""
+
+
+LORA = Method()
+METHODS: Mapping[str, Method] = {
+    **dict.fromkeys(("beft", "ln_tuning", "prefixtuning", "ptuning"), Method(multiplies=None, keeps="nothing")),
+    "trainable_tokens": Method(multiplies=None, keeps="nothing"),
+    "adaptionprompt": Method(multiplies=None),
+    "prompt_tuning": Method(multiplies=None, prompts=True),
+    # src/peft/tuners/ia3/layer.py: it scales attention's results, and keeps these.
+    "ia3": Method(multiplies=None, keeps="results"),
+    # What they train comes behind a frozen projection or a sum over blocks of the input (huggingface/peft@04c69f40:
+    # src/peft/tuners/{miss,psoft,tinylora,vera,adamss}/layer.py, ``forward``).
+    **dict.fromkeys(("adamss", "miss", "psoft", "pvera", "tinylora", "vera"), Method(keeps="nothing")),
+    # In fp32 two parts are made, multiplied, scaled, cast and used, and their gradients come back (loha).
+    **dict.fromkeys(("hira", "loha", "lokr", "randlora"), Method(multiplies=whole_change, change_bytes=56.0)),
+    # A spectrum is made complex and transformed over both axes, its real part taken, and all of it back (fourierft).
+    **dict.fromkeys(("fourierft", "waveft"), Method(multiplies=whole_change, change_bytes=148.0)),
+    # In 16 bits: vectors scaled, two parts made and summed, their sum's gradient written and read twice (osf/utils.py).
+    "osf": Method(multiplies=singular_vectors, keeps="products", change_bytes=22.0, vectors=True),
+    # One of its square factors in 16 bits lies in the host's memory (frod/layer.py).
+    "frod": Method(multiplies=three_factors, fetched_bytes=2.0),
+    "boft": Method(multiplies=rotation, kernels=BOFT_KERNELS / BOFT_BLOCK),
+}
+"""Methods of PEFT that differ from two factors beside each matrix, by name: a new one is a row."""
+
+
+def method_of(adapter: Adapter) -> Method:
+    """Returns what an adapter's method does; one without a row has two factors, as LoRA."""
+    return METHODS.get(adapter.method, LORA)
 
 
 def factor_flops(matrix: Matrix, workload: Workload, product: Product, *, wide: float = 1.0) -> Values:
@@ -48,30 +134,10 @@ def factor_flops(matrix: Matrix, workload: Workload, product: Product, *, wide: 
     ``wide``: how many times longer an operation takes in fp32 than in the workload's precision.
     """
     adapter = workload.adapter
-    if adapter is None or adapter.method in WITHOUT_FACTORS or not stands_beside(adapter, matrix):
+    multiplies = None if adapter is None else method_of(adapter).multiplies
+    if adapter is None or multiplies is None or not stands_beside(adapter, matrix):
         return 0.0
-    return 2.0 * product.number * _multiplied(adapter, matrix, product, wide)
-
-
-def _multiplied(adapter: Adapter, matrix: Matrix, product: Product, wide: float) -> Values:
-    """Returns half of a step's multiplications beside one matrix on a rank.
-
-    A whole change multiplies what was cast to fp32, as it is itself. OSF makes its matrix of its singular vectors, in
-    place of the frozen one, and adds the product for its gradient; FRoD passes three factors, two of them square, in
-    place of it; BOFT makes a rotation of three square products, and rotates its input. Of what is square a rank has the
-    part of its own inputs.
-    """
-    rows, outputs, inputs, _ = product
-    square = matrix.inputs * inputs
-    if adapter.method == "osf":
-        return outputs * inputs * (rows + min(matrix.inputs, matrix.outputs)) / 2
-    if adapter.method == "frod":
-        return 2.5 * rows * square
-    if adapter.method == "boft":
-        return square * (3.0 * matrix.inputs + 1.5 * rows)
-    if adapter.method in WHOLE_CHANGE:
-        return 1.5 * wide * rows * outputs * inputs
-    return 1.5 * rows * adapter.rank * (inputs + outputs)
+    return 2.0 * product.number * multiplies(Beside(matrix, product, adapter.rank, wide))
 
 
 def adapter_elements(
@@ -83,33 +149,27 @@ def adapter_elements(
     activations) name none.
     """
     adapter = workload.adapter
-    if adapter is None or adapter.method in WITHOUT_FACTORS:
+    if adapter is None or method_of(adapter).multiplies is None:
         return np.zeros(len(layouts))
     load, one = fullest(model, workload, layouts), np.ones(len(layouts))
     moved: Values = 0.0
-    for matrix in _adapted(model, adapter):
+    for matrix in adapted(model, adapter):
         rows, outputs, inputs, count = product_shape(matrix, model, layouts, one, load)
         moved = moved + count * rows * (moves.inputs * inputs + moves.outputs * outputs)
     return np.asarray(moved / model.blocks)
 
 
 def change_s(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> Numbers:
-    """Returns the seconds [L] that a pass takes to make a rank's whole changes (``WHOLE_CHANGE``), half of a step's.
-
-    FRoD copies a square factor in 16 bits from the host for each matrix in the forward pass.
-    """
-    adapter = workload.adapter
-    if adapter is None:
+    """Returns the seconds [L] that a pass takes to make a rank's whole changes, or to fetch them: half of a step's."""
+    method = LORA if workload.adapter is None else method_of(workload.adapter)
+    if workload.adapter is None or not (method.change_bytes or method.fetched_bytes):
         return np.zeros(len(layouts))
-    some = _adapted(model, adapter)
-    if adapter.method == "frod":
-        squares: Values = 0.0
-        for matrix in some:
-            _, inputs, count = divided(matrix, model, layouts)
-            squares = squares + count * matrix.inputs * inputs
-        return np.asarray(squares / PAGEABLE_BYTES_PER_S * slowest_layers(model, layouts) / model.blocks)
-    moved = WHOLE_CHANGE.get(adapter.method, 0.0) / 2
-    return np.asarray(moved * slowest_elements(model, layouts, some) / device.bytes_per_s)
+    seconds: Values = 0.0
+    for matrix in adapted(model, workload.adapter):
+        outputs, inputs, count = divided(matrix, model, layouts)
+        made, fetched = method.change_bytes * outputs, method.fetched_bytes * matrix.inputs
+        seconds = seconds + count * inputs / 2 * (made / device.bytes_per_s + fetched / PAGEABLE_BYTES_PER_S)
+    return np.asarray(seconds * slowest_layers(model, layouts) / model.blocks)
 
 
 def method_bytes(model: ModelSpec, adapter: Adapter | None, layouts: Layouts) -> Numbers:
@@ -117,10 +177,10 @@ def method_bytes(model: ModelSpec, adapter: Adapter | None, layouts: Layouts) ->
 
     A rank has the rows or columns of the vectors that are its matrix's own.
     """
-    if adapter is None or adapter.method != "osf":
+    if adapter is None or not method_of(adapter).vectors:
         return np.zeros(len(layouts))
     kept: Values = 0.0
-    for matrix in _adapted(model, adapter):
+    for matrix in adapted(model, adapter):
         outputs, inputs, count = divided(matrix, model, layouts)
         kept = kept + 2.0 * count * (min(matrix.inputs, matrix.outputs) * (outputs + inputs) + outputs * inputs)
     return np.asarray(kept * slowest_layers(model, layouts) * stages_of_a_rank(layouts) / model.blocks)
@@ -128,11 +188,14 @@ def method_bytes(model: ModelSpec, adapter: Adapter | None, layouts: Layouts) ->
 
 def method_kernels(model: ModelSpec, adapter: Adapter | None) -> float:
     """Returns the kernels that a method's loops launch for an average block's forward pass, beside its modules'."""
-    if adapter is None or adapter.method != "boft":
+    if adapter is None or not method_of(adapter).kernels:
         return 0.0
-    blocks = sum(each.layers * each.inputs / BOFT_BLOCK for each in _adapted(model, adapter))
-    return BOFT_KERNELS * blocks / model.blocks
+    inputs = sum(each.layers * each.inputs for each in adapted(model, adapter))
+    return method_of(adapter).kernels * inputs / model.blocks
 
 
-def _adapted(model: ModelSpec, adapter: Adapter) -> list[Matrix]:
-    return [matrix for matrix in matrices(model) if stands_beside(adapter, matrix)]
+def prompt_tokens(adapter: Adapter | None, width: int) -> int:
+    """Returns the learnt tokens before each sequence: all that prompt tuning trains (Lester et al., 2021)."""
+    if adapter is None or adapter.parameters is None or not method_of(adapter).prompts:
+        return 0
+    return adapter.parameters // width

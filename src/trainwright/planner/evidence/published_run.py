@@ -11,9 +11,9 @@ from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stack, unknown_stack
-from trainwright.planner.counts.adapters import prompt_tokens
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.methods import prompt_tokens
 from trainwright.planner.counts.update import UNFUSED_BYTES
 from trainwright.planner.evidence.columns import axes_of, model_of, parallel_of
 from trainwright.planner.evidence.finished import FinishedRun, placed_run

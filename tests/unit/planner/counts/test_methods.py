@@ -11,7 +11,16 @@ from trainwright.hardware.catalogue.stacks import stack
 from trainwright.planner.counts.adapters import adapter_moves
 from trainwright.planner.counts.between import kernels
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.methods import adapter_elements, change_s, factor_flops, method_bytes, method_kernels
+from trainwright.planner.counts.methods import (
+    METHODS,
+    Method,
+    adapter_elements,
+    change_s,
+    factor_flops,
+    method_bytes,
+    method_kernels,
+    method_of,
+)
 from trainwright.planner.counts.parallel.products import product_shape
 from trainwright.planner.counts.parameters import Matrix
 from trainwright.planner.counts.work import forward_work
@@ -147,6 +156,27 @@ def test_adapters_of_experts_move_a_row_for_each_expert_of_a_token():
     even = replace(work("lora", ("up",)), expert_imbalance=1.0)
     for plan in ({}, {"dp_shard": 8, "ep": 8}):
         assert adapter_elements(mixtral, even, layouts(**plan)) == pytest.approx(2 * (3 * 4096 + 6 * 14336))
+
+
+def test_a_new_method_is_a_row(monkeypatch):
+    """One that makes a matrix in place of each, fetches a square, keeps vectors, loops and keeps its product's input."""
+    row = Method(
+        multiplies=lambda beside: 7.0 * beside.rank * beside.product.rows,
+        keeps="products",
+        change_bytes=2.0,
+        fetched_bytes=3.0,
+        vectors=True,
+        kernels=0.5,
+    )
+    matrix, new = Matrix("value", 1024, 4096, "attention"), work("new", ("value",))
+    assert step_flops("new", matrix) == step_flops("lora", matrix)
+    assert method_of(new.adapter).keeps == "inputs"
+    monkeypatch.setitem(METHODS, "new", row)
+    assert step_flops("new", matrix) == 4 * 7 * 16 * ROWS
+    seconds = 32 * 4096 * (1024 / A100.bytes_per_s + 1.5 * 4096 / 8e9)
+    assert change_s(LLAMA, new, layouts(), A100) == pytest.approx(seconds)
+    assert method_bytes(LLAMA, new.adapter, layouts()) == 32 * 2 * (1024 * 5120 + 1024 * 4096)
+    assert method_kernels(LLAMA, new.adapter) == 4096 / 2
 
 
 def test_a_rank_makes_the_changes_of_its_own_layers_and_parts():

@@ -8,9 +8,10 @@ import pytest
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.planner.counts.adapters import dequantising_traffic_bytes, prompt_tokens
+from trainwright.planner.counts.adapters import dequantising_traffic_bytes
 from trainwright.planner.counts.between import kernels
 from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.methods import prompt_tokens
 from trainwright.planner.counts.work import forward_work
 from trainwright.planner.forecast.forecast import step_s
 from trainwright.planner.rates.catalogue import CATALOGUE

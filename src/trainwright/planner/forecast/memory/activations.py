@@ -18,6 +18,7 @@ import numpy as np
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN
 from trainwright.planner.counts.layouts import CONTEXTS, RECOMPUTES, Numbers
+from trainwright.planner.counts.methods import method_of
 from trainwright.planner.counts.parameters import matrices
 from trainwright.planner.counts.ranks import expert_tp, fullest
 from trainwright.planner.counts.saved import activations as saved
@@ -29,17 +30,6 @@ from trainwright.spec.stack import Kernels
 EXPERT_IMBALANCE = 1.25
 """The busiest rank's tokens over the mean where nobody says it: the usual capacity factor (Fedus et al., 2021, arXiv
 2101.03961, section 2.2), which loads balanced by a loss come near to."""
-
-
-WITHOUT_INPUTS = frozenset(
-    {
-        *("beft", "ln_tuning", "trainable_tokens", "ptuning", "prefixtuning"),
-        *("adamss", "miss", "osf", "psoft", "pvera", "tinylora", "vera"),
-    }
-)
-"""Methods of adaptation that keep no input beside what products keep: they train biases, norms, tokens or prompts, or
-what they train comes behind a frozen projection or a sum over blocks of the input (huggingface/peft@04c69f40:
-src/peft/tuners/{miss,psoft,tinylora,vera,adamss}/layer.py, ``forward``), or is the product's own matrix (osf)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,21 +69,19 @@ def widened(case: MemoryCase, values: Callable[[MemoryCase], Numbers]) -> Number
 def keeps_inputs(case: MemoryCase) -> bool:
     """Returns True where a product keeps its input: its weight is trained, or quantised by a library that keeps it."""
     adapter = case.adapter
-    if adapter is None or adapter.method == "osf":
+    if adapter is None or method_of(adapter).keeps == "products":
         return True
     return case.memory.quantised_inputs and adapter.frozen in BITSANDBYTES_FROZEN
 
 
 def adapter_inputs(case: MemoryCase, inputs: dict[str, float]) -> float:
-    """Returns the bytes of the inputs that adapters on the matrices named in ``inputs`` keep for themselves.
-
-    IA3 scales attention's results, and keeps these (huggingface/peft@5d602fd, src/peft/tuners/ia3/layer.py).
-    """
+    """Returns the bytes of what adapters on the matrices named in ``inputs`` keep for themselves (``Method.keeps``)."""
     adapter = case.adapter
-    if adapter is None or adapter.method in WITHOUT_INPUTS:
+    keeps = "nothing" if adapter is None else method_of(adapter).keeps
+    if adapter is None or keeps in ("nothing", "products"):
         return 0.0
     named = [each for each in matrices(case.model) if each.name in inputs and each.name in adapter.targets]
-    if adapter.method == "ia3" and all(each.part == "attention" for each in named):
+    if keeps == "results" and all(each.part == "attention" for each in named):
         return case.element_bytes * sum(each.outputs for each in named)
     return case.memory.adapter_input_bytes * sum(inputs[name] for name in adapter.targets if name in inputs)
 
