@@ -11,7 +11,6 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import unknown
-from trainwright.planner.counts.flops import count_flops, tokens_of_a_sequence
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parallel.products import slowest_elements
 from trainwright.planner.counts.parameters import (
@@ -264,25 +263,6 @@ def count_trained(model: AnyModel, workload: Workload) -> int:
     if workload.adapter is None:
         return total_parameters(model)
     return adapter_parameters(transformer(model), workload.adapter)
-
-
-def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int, sequence_tokens: int) -> int:
-    """Returns the training operations of low-rank adapters on frozen weights, attention in full.
-
-    Frozen matrices need the gradient of their input only (one product in place of two), the first layer's too, as with
-    ``enable_input_require_grads``; attention and the adapters' own factors need both. Where ``adapter.parameters``
-    replaces the count, they cost six operations for each parameter and token. Raises as ``adapted``.
-    """
-    tokens = tokens_of_a_sequence(model, sequence_tokens)
-    whole = count_flops(model, sequences=sequences, sequence_tokens=tokens)
-    frozen = whole.stem + 2 * (whole.linear + whole.head) + 3 * whole.attention
-    if adapter.parameters is not None:
-        return frozen + 6 * sequences * tokens * adapter_parameters(model, adapter)
-    factors = 0
-    for matrix in adapted(model, adapter):
-        rows = matrix.total_rows(sequences=sequences, sequence_tokens=tokens)
-        factors += 2 * matrix.layers * adapter.rank * (matrix.outputs + matrix.inputs) * rows
-    return frozen + 3 * factors
 
 
 def dequantising_traffic_bytes(

@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import PLAIN_MOVES, AdapterMoves, adapted, stands_beside
+from trainwright.planner.counts.adapters import DORA, PLAIN_MOVES, AdapterMoves, adapted, stands_beside
+from trainwright.planner.counts.flops import count_flops, tokens_of_a_sequence
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parallel.products import Product, divided, product_shape
 from trainwright.planner.counts.parameters import Matrix
@@ -95,10 +96,13 @@ class Method:
     """Launched in the forward pass for each input of a matrix, beside those of a module."""
     prompts: bool = False
     """Learnt tokens before each sequence are all that is trained."""
+    trains_factors: bool = False
+    """What is trained are the factors, so that their number says the operations."""
 
 
-LORA = Method()
+PLAIN = Method()
 METHODS: Mapping[str, Method] = {
+    **dict.fromkeys(("lora", DORA), Method(trains_factors=True)),
     **dict.fromkeys(("beft", "ln_tuning", "prefixtuning", "ptuning"), Method(multiplies=None, keeps="nothing")),
     "trainable_tokens": Method(multiplies=None, keeps="nothing"),
     "adaptionprompt": Method(multiplies=None),
@@ -123,7 +127,7 @@ METHODS: Mapping[str, Method] = {
 
 def method_of(adapter: Adapter) -> Method:
     """Returns what an adapter's method does; one without a row has two factors, as LoRA."""
-    return METHODS.get(adapter.method, LORA)
+    return METHODS.get(adapter.method, PLAIN)
 
 
 def factor_flops(matrix: Matrix, workload: Workload, product: Product, *, wide: float = 1.0) -> Values:
@@ -138,6 +142,29 @@ def factor_flops(matrix: Matrix, workload: Workload, product: Product, *, wide: 
     if adapter is None or multiplies is None or not stands_beside(adapter, matrix):
         return 0.0
     return 2.0 * product.number * multiplies(Beside(matrix, product, adapter.rank, wide))
+
+
+def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int, sequence_tokens: int) -> int:
+    """Returns the training operations of an adapter's method on frozen weights, attention in full.
+
+    Frozen matrices need the gradient of their input only (one product in place of two), the first layer's too, as with
+    ``enable_input_require_grads``; attention needs both, and beside matrices the method computes what it does on one
+    rank. Where ``adapter.parameters`` replaces the count of factors, they cost six operations for each parameter and
+    token. Raises as ``adapted``.
+    """
+    tokens = tokens_of_a_sequence(model, sequence_tokens)
+    whole = count_flops(model, sequences=sequences, sequence_tokens=tokens)
+    frozen = whole.stem + 2 * (whole.linear + whole.head) + 3 * whole.attention
+    method, beside = method_of(adapter), 0.0
+    if method.multiplies is None:
+        return frozen
+    if adapter.parameters is not None and method.trains_factors:
+        return frozen + 6 * sequences * tokens * adapter.parameters
+    for matrix in adapted(model, adapter):
+        rows = matrix.total_rows(sequences=sequences, sequence_tokens=tokens) / matrix.copies
+        product = Product(np.asarray(rows), matrix.outputs, matrix.inputs, matrix.layers * matrix.copies)
+        beside += float(4 * product.number * method.multiplies(Beside(matrix, product, adapter.rank, wide=1.0)))
+    return frozen + round(beside)
 
 
 def adapter_elements(
@@ -161,7 +188,7 @@ def adapter_elements(
 
 def change_s(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> Numbers:
     """Returns the seconds [L] that a pass takes to make a rank's whole changes, or to fetch them: half of a step's."""
-    method = LORA if workload.adapter is None else method_of(workload.adapter)
+    method = PLAIN if workload.adapter is None else method_of(workload.adapter)
     if workload.adapter is None or not (method.change_bytes or method.fetched_bytes):
         return np.zeros(len(layouts))
     seconds: Values = 0.0

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import adapter_training_flops
 from trainwright.planner.counts.flops import training_flops_per_token
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind, RateSource
 from trainwright.planner.counts.layouts import Layouts, Numbers, taken
+from trainwright.planner.counts.methods import adapter_training_flops
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.communication.exchange import Exchange
 from trainwright.planner.forecast.host_link import doubt, paged_s

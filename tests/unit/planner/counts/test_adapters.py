@@ -13,11 +13,11 @@ from trainwright.planner.counts.adapters import (
     adaptable,
     adapted,
     adapter_parameters,
-    adapter_training_flops,
     attention,
     beside,
 )
 from trainwright.planner.counts.flops import count_flops
+from trainwright.planner.counts.methods import adapter_training_flops
 from trainwright.spec.workload import Adapter
 
 

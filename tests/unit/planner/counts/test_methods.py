@@ -10,11 +10,13 @@ from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.stacks import stack
 from trainwright.planner.counts.adapters import adapter_moves
 from trainwright.planner.counts.between import kernels
+from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.methods import (
     METHODS,
     Method,
     adapter_elements,
+    adapter_training_flops,
     change_s,
     factor_flops,
     method_bytes,
@@ -24,6 +26,7 @@ from trainwright.planner.counts.methods import (
 from trainwright.planner.counts.parallel.products import product_shape
 from trainwright.planner.counts.parameters import Matrix
 from trainwright.planner.counts.work import forward_work
+from trainwright.planner.forecast.forecast import model_flops_per_token
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
 LLAMA, A100 = catalogue_model("llama3-8b"), device("a100-sxm-80gb")
@@ -159,7 +162,7 @@ def test_adapters_of_experts_move_a_row_for_each_expert_of_a_token():
 
 
 def test_a_new_method_is_a_row(monkeypatch):
-    """One that makes a matrix in place of each, fetches a square, keeps vectors, loops and keeps its product's input."""
+    """One that makes a matrix in place of each, fetches a square, keeps vectors and its product's input."""
     row = Method(
         multiplies=lambda beside: 7.0 * beside.rank * beside.product.rows,
         keeps="products",
@@ -177,6 +180,51 @@ def test_a_new_method_is_a_row(monkeypatch):
     assert change_s(LLAMA, new, layouts(), A100) == pytest.approx(seconds)
     assert method_bytes(LLAMA, new.adapter, layouts()) == 32 * 2 * (1024 * 5120 + 1024 * 4096)
     assert method_kernels(LLAMA, new.adapter) == 4096 / 2
+
+
+def by_hand(method):
+    """Operations of a step beside the value matrices of Llama 3 8B, 1024 x 4096 in 32 blocks, for ``ROWS`` tokens."""
+    outputs, inputs, rank = 1024, 4096, 16
+    return (
+        32
+        * {
+            "lora": 6 * ROWS * rank * (outputs + inputs),
+            # One product of its own forward, two back: its input's gradient and that of the change.
+            "loha": 6 * ROWS * outputs * inputs,
+            "fourierft": 6 * ROWS * outputs * inputs,
+            # x V, z S and z U for the frozen product; three gradients of inputs and that of S for the frozen one.
+            "frod": 2 * ROWS * (2 * (2 * inputs**2 + outputs * inputs) + inputs**2 - 2 * outputs * inputs),
+            "ia3": 0,
+            "prefixtuning": 0,
+            # U S V once, whose factors get no gradient by a product here, and the gradient of the matrix.
+            "osf": 2 * outputs * inputs * outputs + 2 * ROWS * outputs * inputs,
+        }[method]
+    )
+
+
+@pytest.mark.parametrize("method", ["lora", "loha", "fourierft", "frod", "ia3", "prefixtuning", "osf"])
+def test_operations_of_a_training_are_those_of_its_method(method):
+    """Beside the frozen model: its products forward and back once, attention three times, the count of ``Flops``."""
+    frozen = count_flops(LLAMA, sequences=1, sequence_tokens=ROWS)
+    frozen = 2 * (frozen.linear + frozen.head) + 3 * frozen.attention
+    adapter = work(method, ("value",)).adapter
+    trained = adapter if method == "lora" else replace(adapter, parameters=1000)
+    found = adapter_training_flops(LLAMA, trained, sequences=1, sequence_tokens=ROWS)
+    assert found - frozen == by_hand(method)
+    assert model_flops_per_token(LLAMA, replace(work(), adapter=trained)) == found / ROWS
+
+
+def test_operations_of_experts_adapters_are_those_of_the_tokens_experts():
+    """Mixtral: two of eight experts see each token, and each of the eight makes its own matrix of vectors."""
+    mixtral, rows = catalogue_model("mixtral-8x7b"), 2 * ROWS
+
+    def beside(method):
+        adapters = (Adapter(rank=16, targets=("up",), method=each) for each in (method, "ia3"))
+        one, none = (adapter_training_flops(mixtral, each, sequences=1, sequence_tokens=ROWS) for each in adapters)
+        return one - none
+
+    assert beside("lora") == 32 * 6 * rows * 16 * (14336 + 4096)
+    assert beside("osf") == 32 * (8 * 2 * 14336 * 4096 * 4096 + 2 * rows * 14336 * 4096)
 
 
 def test_a_rank_makes_the_changes_of_its_own_layers_and_parts():

@@ -9,8 +9,9 @@ import pytest
 
 from fixtures.planned_models import LLAMA
 from trainwright.core.errors import RecipeError
-from trainwright.planner.counts.adapters import PLAIN_MOVES, adapter_training_flops
+from trainwright.planner.counts.adapters import PLAIN_MOVES
 from trainwright.planner.counts.flops import count_flops
+from trainwright.planner.counts.methods import adapter_training_flops
 from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.rates.adapted import PROCESSOR_UNPACKS_BYTES_PER_S, UNPACKED
 from trainwright.spec.workload import Adapter
