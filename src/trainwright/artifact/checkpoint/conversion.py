@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from math import prod
 from pathlib import Path
 
@@ -137,6 +137,22 @@ def _mean(readers: Sequence[CheckpointReader], name: str, tensor: IndexedTensor)
 
 def _write_bundle(checkpoint: Path, folder: Path, tensors: Mapping[str, TensorBytes]) -> int:
     """Writes a new folder with these weights and a checkpoint's other files, whole or not at all; returns its bytes."""
+    with new_folder(folder) as partial:
+        for name in (SHAPE_FILE, TOKENIZER, ADAPTERS, CHAT_TEMPLATE, TOKENIZER_CONFIG, TARGET_SCALE):
+            if name in (SHAPE_FILE, TOKENIZER) or (checkpoint / name).is_file():
+                shutil.copyfile(checkpoint / name, partial / name)
+        write_tensors(partial / WEIGHTS, tensors)
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Gives a folder to fill, which gets its name at the end of the block; where that fails, nothing of it is left.
+
+    Raises:
+        RecipeError: the folder exists.
+        MachineError: it cannot be written.
+    """
     if folder.exists():
         raise RecipeError("the folder is there already", where="FOLDER", seen=folder, fix="name another one")
     partial = folder.with_name(f".{folder.name}.partial")
@@ -145,16 +161,12 @@ def _write_bundle(checkpoint: Path, folder: Path, tensors: Mapping[str, TensorBy
             unfinished.callback(shutil.rmtree, partial, ignore_errors=True)
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            for name in (SHAPE_FILE, TOKENIZER, ADAPTERS, CHAT_TEMPLATE, TOKENIZER_CONFIG, TARGET_SCALE):
-                if name in (SHAPE_FILE, TOKENIZER) or (checkpoint / name).is_file():
-                    shutil.copyfile(checkpoint / name, partial / name)
-            write_tensors(partial / WEIGHTS, tensors)
+            yield partial
             partial.rename(folder)
             unfinished.pop_all()
             sync_directory(folder.parent)
     except MachineError as error:
         raise error.at(folder).with_fix("mend this, or name another FOLDER; nothing of it is left here") from error
-    return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def _once(reader: CheckpointReader, name: str, tensor: IndexedTensor) -> Iterator[Bytes]:

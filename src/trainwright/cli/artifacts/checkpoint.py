@@ -1,4 +1,4 @@
-"""List, check, convert, average and compare the checkpoints of trainings of any layouts; torch is not needed."""
+"""List, check, convert, average and compare the checkpoints of trainings of any layouts, without torch; read PEFT's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Subcommands ls, verify, convert, average and diff."""
+    """Subcommands ls, verify, convert, average, adapters and diff."""
     ls = parser.add_subcommand("ls", "list checkpoints: step, size, layout, loss, and which are incomplete")
     ls.add_argument("place", nargs="?", default="runs", metavar="FOLDER", help="a training, or a workspace of some")
     verify = parser.add_subcommand("verify", "read every tensor and compare it with its digest")
@@ -33,6 +33,10 @@ def configure(parser: CommandParser) -> None:
     )
     mean.add_argument("--last", type=int, metavar="N", help="how many of a training (default: 5)")
     mean.add_argument("--into", required=True, metavar="FOLDER", help="where the bundle goes; it must not exist")
+    adapters = parser.add_subcommand("adapters", "read adapters that PEFT wrote, as a model that every command takes")
+    adapters.add_argument("peft", metavar="PEFT", help="a folder with adapter_config.json")
+    adapters.add_argument("folder", metavar="FOLDER", help="where the model goes; it must not exist")
+    adapters.add_argument("--base", metavar="MODEL", help="what they stand beside (default: what PEFT names)")
     diff = parser.add_subcommand("diff", "say which tensors of two checkpoints differ, and by how much")
     diff.add_argument("first", metavar="CHECKPOINT")
     diff.add_argument("second", metavar="CHECKPOINT")
@@ -40,7 +44,14 @@ def configure(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    commands = {"ls": _ls, "verify": _verify, "convert": _convert, "average": _average, "diff": _diff}
+    commands = {
+        "ls": _ls,
+        "verify": _verify,
+        "convert": _convert,
+        "average": _average,
+        "adapters": _adapters,
+        "diff": _diff,
+    }
     return commands[args.subcommand](args, Output.of(args))
 
 
@@ -100,6 +111,17 @@ def _average(args: argparse.Namespace, output: Output) -> int:
     steps = ", ".join(place.name for place in places)
     said = f"{folder}: {format_bytes(size_bytes)}, the mean of {steps}; use it as model.init_from"
     output.result(payload, lambda: output.line(said))
+    return 0
+
+
+def _adapters(args: argparse.Namespace, output: Output) -> int:
+    from trainwright.core.registry import load
+    from trainwright.core.units import format_bytes
+
+    folder, read = _path(args.folder), load("trainwright.model.adapters.imported:import_adapters", kind="adapter")
+    size_bytes = read(_path(args.peft), folder, base=args.base)
+    payload = {"peft": args.peft, "folder": folder, "size_bytes": size_bytes}
+    output.result(payload, lambda: output.line(f"{folder}: {format_bytes(size_bytes)}; use it as model.init_from"))
     return 0
 
 
