@@ -24,15 +24,15 @@ from trainwright.hardware.prices.clouds import cloud
 from trainwright.hardware.prices.price_list import region
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Packing, Task
-from trainwright.planner.plan.sizes import MOST_TOKENS
+from trainwright.planner.plan.sizes import MOST_SEQUENCE_TOKENS, MOST_TOKENS
 from trainwright.planner.rates.learnt import Reference
 from trainwright.planner.search.offers import read_pool
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, Recompute, States
 
-MOST_SEQUENCE_TOKENS, MOST_EPOCHS, MOST_GIB = 10**8, 10**6, 10**9
-"""Beyond these a question is a slip: 10 times the longest published context, a thousand times the passes that anybody
-makes over a few examples, an exbibyte of data."""
+MOST_EPOCHS, MOST_GIB = 10**6, 10**9
+"""Beyond these a question is a slip: a thousand times the passes that anybody makes over a few examples, an exbibyte of
+data."""
 
 
 def _integer(value: Any) -> int:

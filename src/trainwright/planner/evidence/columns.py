@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from trainwright.hardware.catalogue.models import find_model
 from trainwright.planner.evidence.rows import LARGEST, Record, number
-from trainwright.planner.evidence.words import compiled, flag, offloaded, switch, trains
+from trainwright.planner.evidence.words import UnknownWord, compiled, flag, offloaded, switch, trains
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
@@ -28,6 +28,8 @@ GPT2_VOCABULARY = 50257
 BERT_VOCABULARY = 30522
 LLAMA_VOCABULARY = 32000
 """Of Llama and Llama 2 (arXiv 2302.13971, section 2.1)."""
+ARCHITECTURES = ("llama", "mistral", "gpt", "moe", "bert", "falcon", "bloom", "mpt", "opt", "phi", "qwen", "gemma")
+"""Words of which a row's architecture has one; no other network is counted."""
 MLA = LatentAttention(query_rank=1536, kv_rank=512, rope_size=64, value_size=128)
 """DeepSeek-V3's (arXiv 2412.19437, section 4.2), which rows with latent attention share unless they say otherwise."""
 ZERO_STAGES: dict[str, Literal[0, 1, 2, 3]] = {"ddp": 0, "zero0": 0, "zero1": 1, "zero2": 2}
@@ -78,6 +80,8 @@ def model_of(record: Record) -> ModelSpec:
         classes = 2 if known.kind == "encoder" and tunes else known.classes
         return replace(known, context_tokens=max(known.context_tokens, record.whole("seq_len")), classes=classes)
     layers, width, arch = record.whole("n_layers"), record.whole("hidden"), record.text("arch")
+    if arch and not any(word in arch.lower() for word in ARCHITECTURES):
+        raise UnknownWord("arch", arch, f"one with {', '.join(ARCHITECTURES)}", ARCHITECTURES)
     heads = record.whole("n_heads", max(1, width // 128))
     llama, bert = is_gated(record), arch == "bert"
     usual_width = width * 8 // 3 if llama else 4 * width

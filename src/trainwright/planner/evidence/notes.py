@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import get_args
 
-from trainwright.planner.evidence.words import UnknownWord, flag
+from trainwright.planner.evidence.words import UnknownWord, flag, trains
 from trainwright.spec.workload import States
 
 CHUNKED = re.compile(
@@ -56,6 +56,15 @@ _READ = frozenset(
         *("framework_config", "moe-layer-freq", "untie-embeddings-and-output-weights", "vocab", "V"),
     )
 )
+_OF_ADAPTERS = ("rank", "lora_r", "lora_rank", "targets", "trainable")
+_COLUMNS = frozenset(
+    (
+        *("framework", "arch", "n_layers", "hidden", "ffn_hidden", "n_heads", "n_kv_heads", "tied_embeddings"),
+        *("seq_len", "gpu", "n_gpus", "dtype", "dp_shard_or_fsdp", "tp", "pp", "cp", "ep", "micro_batch"),
+        *("global_batch", "activation_checkpointing", "cpu_offload", "compile", "flash_attention", "oom"),
+    )
+)
+"""What has a column of its own, and no second place in the notes."""
 _SETTING = re.compile(r"[A-Za-z][\w-]*")
 
 
@@ -103,15 +112,25 @@ def refuse_unknown(notes: Mapping[str, str]) -> None:
             raise ValueError(f"{name} is {value}, expected a number")
 
 
+def refuse_columns(columns: Mapping[str, str], notes: Mapping[str, str]) -> None:
+    """Raises ValueError for a setting that has a column, where the notes say something else than the column."""
+    for name in _COLUMNS & notes.keys():
+        if (value := notes[name]) and value.lower() != (column := columns.get(name, "")).lower():
+            seen = f"{name} is {value} in notes" + (f" and {column} in its column" if column else "")
+            raise ValueError(f"{seen}, expected it in its column alone")
+
+
 def unused(notes: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the settings of one word that nobody reads, and counts that are more than a number (``vp=4 (2)``).
 
-    A prediction is that of a run without them.
+    A prediction is that of a run without them; so are settings of adapters where all weights are trained.
     """
+    adapts = trains(notes).method is not None
     return tuple(
         name
         for name, value in notes.items()
-        if (name in _NUMBERS and value[:1].isdecimal() and not re.fullmatch(r"[\d.e+]+", value))
+        if (name in _OF_ADAPTERS and value and not adapts)
+        or (name in _NUMBERS and value[:1].isdecimal() and not re.fullmatch(r"[\d.e+]+", value))
         or (
             name not in _READ
             and _SETTING.fullmatch(name)

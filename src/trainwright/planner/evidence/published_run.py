@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from trainwright.core.errors import TrainwrightError
 from trainwright.core.frozen import dataclass
+from trainwright.core.units import GIB, format_bytes
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stack, unknown_stack
@@ -15,9 +16,10 @@ from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.methods import prompt_tokens
 from trainwright.planner.counts.update import UNFUSED_BYTES
+from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.evidence.columns import axes_of, model_of, parallel_of
 from trainwright.planner.evidence.finished import FinishedRun, placed_run
-from trainwright.planner.evidence.notes import unused
+from trainwright.planner.evidence.notes import refuse_columns, unused
 from trainwright.planner.evidence.rows import Measured, Record, measured
 from trainwright.planner.evidence.workload_columns import mean_tokens, workload_of
 from trainwright.planner.forecast.forecast import model_flops_per_token
@@ -28,6 +30,11 @@ from trainwright.spec.stack import Stack
 
 LEDGER = "ledger"
 """The source that rows of our own finished runs have."""
+MOST_OF_PEAK = 10.0
+"""Times a device's peak that a table's row may compute: what is printed for one device is at times a whole node's (two
+of 1,375 published rows are at 1.3 and 8.7). More is no measurement."""
+ROUNDED = 1.001 * GIB / 1e9
+"""A measured GiB over the device's memory at most: data sheets say GB of what may be GiB, sources round."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,9 +123,11 @@ def question(record: Record) -> Row:
     """Returns one record as a row.
 
     Raises:
-        ValueError: a column cannot be read, or the batch is too small for the devices.
+        ValueError: a column cannot be read, the batch is no multiple of what its ranks take at once, or more was
+            measured than the device has or computes.
         RecipeError: the device is not in the catalogue.
     """
+    refuse_columns(record.values, record.notes)
     framework = record.text("framework")
     release, settings = record.notes.get("release", ""), record.notes.get("framework_config", "")
     stack = find_stack(framework, release=release, settings=settings)
@@ -131,7 +140,7 @@ def question(record: Record) -> Row:
     cluster = cluster_of(record, devices)
     run = RunSpec(model=model, workload=workload, cluster=cluster, stack=stack)
     placed = filled(PlacedRun(run=run, parallel=parallel), record)
-    _refuse_idle(placed)
+    _refuse_uneven(placed)
     flops, reports = counted_flops(placed.run, record), stack.memory.reports
     mean = mean_tokens(record, workload.sequence_tokens)
     prompt = prompt_tokens(workload.adapter, model.width)
@@ -140,7 +149,8 @@ def question(record: Record) -> Row:
     if prompt and seen.tokens_per_s:
         length = mean or workload.sequence_tokens
         seen = replace(seen, tokens_per_s=seen.tokens_per_s * (length + prompt) / length)
-    return Row(
+    _refuse_overfull(placed.run, record, seen)
+    row = Row(
         id=record.text("id"),
         source=record.text("source_repo_or_paper"),
         line=record.line,
@@ -151,14 +161,45 @@ def question(record: Record) -> Row:
         prompt_tokens=prompt,
         unused=unused(record.notes),
     )
+    if (share := share_of_peak(row) or 0.0) > MOST_OF_PEAK:
+        what = f"{seen.tokens_per_s:.3g} tokens/s of a device are {share:.3g} times its peak"
+        raise ValueError(f"{what}, expected what one device computes")
+    return row
 
 
-def _refuse_idle(placed: PlacedRun) -> None:
-    """Raises ValueError where a batch leaves data-parallel devices without a sequence: no such step was measured."""
+def share_of_peak(row: Row) -> float | None:
+    """Returns the part of its device's dense peak that a row's measured tokens take; None where nobody knows.
+
+    Of attention the pairs count that a mask leaves, the least that kernels compute.
+    """
+    run, measured = row.timed.run, row.measured.tokens_per_s
+    peak = peak_flops_per_s(run.cluster.device, run.workload.precision)
+    if measured is None or not run.model.is_divisible or not peak:
+        return None
+    tokens = run.workload.tokens_per_sequence
+    hidden = 3 * count_flops(run.model, sequences=1, sequence_tokens=tokens).hidden / tokens
+    return measured * (model_flops_per_token(run.model, run.workload) - hidden) / peak
+
+
+def _refuse_overfull(run: RunSpec, record: Record, seen: Measured) -> None:
+    """Raises ValueError where more was measured than the device has; what was computed, or ran out, may be more."""
+    device, most = run.cluster.device, run.cluster.device.memory_bytes * ROUNDED
+    if seen.out_of_memory or "analytic" in record.text("notes").lower() or (seen.memory_bytes or 0) <= most:
+        return
+    has = f"at most the {format_bytes(device.memory_bytes)} of {device.name}"
+    raise ValueError(f"peak_mem_gib_per_gpu is {record.text('peak_mem_gib_per_gpu')}, expected {has}")
+
+
+def _refuse_uneven(placed: PlacedRun) -> None:
+    """Raises ValueError where the batch is not whole micro batches of all data-parallel ranks: no such step was run."""
     plan, sequences = placed.parallel, placed.run.workload.batch_sequences
-    if sequences < (ranks := plan.dp_replicate * plan.dp_shard):
+    ranks, micro = plan.dp_replicate * plan.dp_shard, plan.micro_batch_sequences
+    if sequences < ranks:
         expected = "a sequence of the batch for each of its data-parallel devices"
         raise ValueError(f"global_batch is {sequences}, expected at least {ranks}: {expected}")
+    if sequences % (ranks * micro):
+        expected = f"a multiple of {ranks * micro}: micro_batch {micro} on each of {ranks} data-parallel ranks"
+        raise ValueError(f"global_batch is {sequences}, expected {expected}")
 
 
 def with_update_of(stack: Stack, record: Record) -> Stack:

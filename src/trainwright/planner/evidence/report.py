@@ -16,17 +16,16 @@ import numpy as np
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.work import peak_flops_per_s
-from trainwright.planner.evidence.published_run import Refused, Row, questions
+from trainwright.planner.evidence.published_run import Refused, Row, questions, share_of_peak
 from trainwright.planner.evidence.rows import read_runs
-from trainwright.planner.forecast.forecast import corrected, forecast, model_flops_per_token
+from trainwright.planner.forecast.forecast import corrected, forecast
 from trainwright.planner.forecast.memory.table import predict_memory
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Correction, Reference, correction
 from trainwright.spec.plan import Interval
 
-CAUSAL = 2.0
-"""Model FLOPs over computed ones at most: attention is counted in full."""
+BEATEN = 2.0
+"""Times the catalogue's peak of a processor that a run may compute."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -267,15 +266,11 @@ def known_runs(path: Path) -> list[Reference]:
 def _refuse_impossible(each: Judged, path: Path) -> None:
     """Raises DataError for a run that computes more than its device can: tokens of all devices, or a wrong unit.
 
-    Attention is counted in full, of which causal kernels compute half.
+    A processor's peak is an estimate, which a run may beat.
     """
-    run, measured = each.row.timed.run, each.row.measured.tokens_per_s
-    peak = peak_flops_per_s(run.cluster.device, run.workload.precision)
-    if measured is None or not run.model.is_divisible or not peak:
-        return
-    share = measured * model_flops_per_token(run.model, run.workload) / peak
-    if share > CAUSAL:
-        seen = f"{measured:,.0f} tokens/s of a device, {share:.0%} of its peak"
+    share, device = share_of_peak(each.row), each.row.placed.run.cluster.device
+    if share is not None and share > (BEATEN if device.kind == "cpu" else 1.0):
+        seen = f"{each.row.measured.tokens_per_s:,.0f} tokens/s of a device, {share:.0%} of its peak"
         where, expected = f"{path}, run {each.row.line}", "tokens of one device"
         raise DataError("no device computes so much", where=where, seen=seen, expected=expected)
 

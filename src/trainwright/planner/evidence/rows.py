@@ -21,6 +21,7 @@ from trainwright.planner.evidence.finished import FinishedRun, finished_run
 from trainwright.planner.evidence.ledger import is_ledger
 from trainwright.planner.evidence.user_run import SHAPE, as_printed, checked
 from trainwright.planner.evidence.words import flag
+from trainwright.planner.plan.sizes import MOST_SEQUENCE_TOKENS
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import MemoryKind
 
@@ -28,6 +29,8 @@ REQUIRED = ("id", "framework", "arch", "n_layers", "hidden", "seq_len", "gpu", "
 """Columns without which a file is no table of runs."""
 LARGEST = 10**15
 """No count in a table of runs comes near."""
+_MOST = {"seq_len": MOST_SEQUENCE_TOKENS}
+"""Columns that have a limit of their own, the command line's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +62,7 @@ class Record:
         """Returns a column as a positive whole number.
 
         Raises:
-            ValueError: it is empty without a default, or not one.
+            ValueError: it is empty without a default, not one, or more than any run has.
         """
         value = self.number(name)
         if value is None:
@@ -68,6 +71,8 @@ class Record:
             return default
         if not 1 <= value <= LARGEST or value != int(value):
             raise ValueError(f"{name} is {self.text(name)}, expected a positive whole number")
+        if value > (most := _MOST.get(name, LARGEST)):
+            raise ValueError(f"{name} is {self.text(name)}, expected at most {most:.0e}: more than any run has")
         return int(value)
 
 

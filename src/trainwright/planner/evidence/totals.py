@@ -26,10 +26,11 @@ from trainwright.hardware.catalogue.stacks import DEFAULT, read_stack, stack_nam
 from trainwright.planner.counts.parameters import active_parameters
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.evidence.rows import Record
-from trainwright.planner.plan.budget import model_of_size
+from trainwright.planner.plan.budget import MOST_PARAMETERS, model_of_size
 from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
+from trainwright.planner.plan.sizes import MOST_TOKENS
 from trainwright.spec.convnet import transformer
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
@@ -51,8 +52,8 @@ FEW_EXPERTS, MANY_EXPERTS = (2, 4), (8, 8)
 """Experts that see a token, and what their number is a multiple of: Mixtral's, and DeepSeek-V3's."""
 SPARSE = 8.0
 """Parameters over active ones from which on experts are many and small (Mixtral 8x7B: 3.6, DeepSeek-V3: 18)."""
-BELIEVED_MFU = 0.7
-"""No published step reaches it: the best of 1,060 rows is at 0.64 (``tests/data/published/runs.csv``)."""
+LEAST_MFU, BELIEVED_MFU = 0.001, 0.7
+"""No published step reaches the latter: the best of 1,060 rows is at 0.64 (``tests/data/published/runs.csv``)."""
 
 _SEVERAL = re.compile(r"RLHF|distill", re.IGNORECASE)
 _ASSUMED = re.compile(r"theoretical|not a measurement", re.IGNORECASE)
@@ -123,9 +124,12 @@ def total(record: Record) -> Total:
         raise ValueError("several networks at once, not a training of one network")
     if _ASSUMED.search(_words(record)):
         raise ValueError("hours from a rate that was assumed, not measured")
+    _refuse_sizes(record)
     tokens, model = record.number("tokens"), model_of(record)
     if not tokens:
         raise ValueError("no number of tokens")
+    if tokens > MOST_TOKENS:
+        raise ValueError(f"tokens is {record.text('tokens')}, expected at most {MOST_TOKENS:.0e}")
     spec = device(record.text("gpu"), where=f"line {record.line}, column gpu")
     precision = precision_of(record, spec)
     devices = int(record.number("n_gpus") or 0) or _usual_devices(model, tokens, spec, precision)
@@ -133,6 +137,8 @@ def total(record: Record) -> Total:
     mfu = 6 * active_parameters(model) * tokens / (reported * HOUR_S * peak_flops_per_s(spec, precision))
     if mfu > BELIEVED_MFU:
         raise ValueError(f"{mfu:.0%} of the device's peak, beyond any published step: its columns disagree")
+    if mfu < LEAST_MFU:
+        raise ValueError(f"{mfu:.1g} of the device's peak, below any published run: its columns disagree")
     planned_run = replanned(record, model, spec, devices)
     per_second, extrapolated = planned_run.plan.cluster.devices / HOUR_S, bool(_EXTRAPOLATED.search(_words(record)))
     run, step, parts = planned_run.plan.estimate.seconds, planned_run.choice.forecast, planned_run.run.parts
@@ -157,6 +163,20 @@ def total(record: Record) -> Total:
         bare_hours=float(bare_s[0]) * per_second,
         spread=step.spread,
     )
+
+
+def _refuse_sizes(record: Record) -> None:
+    """Raises ValueError for a training without a name or with a count that is none: an unknown one is an empty cell."""
+    if not record.text("model"):
+        raise ValueError("model is empty")
+    for name in ("n_params", "n_active", "n_gpus"):
+        count = record.number(name)
+        if count is not None and not (1 <= count <= MOST_PARAMETERS and count.is_integer()):
+            expected = f"a whole number from 1 to {MOST_PARAMETERS:.0e}, or an empty cell where it is not known"
+            raise ValueError(f"{name} is {record.text(name)}, expected {expected}")
+    size, active = record.number("n_params"), record.number("n_active")
+    if size and active and active > size:
+        raise ValueError(f"n_active is {record.text('n_active')}, expected at most n_params, {record.text('n_params')}")
 
 
 def _words(record: Record) -> str:

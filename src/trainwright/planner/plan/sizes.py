@@ -29,8 +29,8 @@ TUNED_SEQUENCE_TOKENS = 2048
 CLASSIFIED_SEQUENCE_TOKENS = 128
 """Of BERT's fine-tuning on GLUE (Devlin et al., 2018, arXiv 1810.04805; google-research/bert, README: recall)."""
 TOKENS_PER_PARAMETER = 20
-MOST_TOKENS = 10**15
-"""Beyond these a run is a slip: 20 times the largest published one."""
+MOST_TOKENS, MOST_SEQUENCE_TOKENS = 10**15, 10**8
+"""Beyond these a run is a slip: 20 times the largest published one, 10 times the longest published context."""
 EXAMPLES, EXAMPLE_TOKENS = 50_000, 200
 """Instructions with their answers: as many as Alpaca has (52,002; recall), of some 200 tokens each, a guess."""
 EPOCHS = 3.0

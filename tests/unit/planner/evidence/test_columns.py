@@ -121,6 +121,7 @@ def test_mixtures_need_their_numbers():
         ({"n_layers": ""}, "n_layers is empty"),
         ({"hidden": "4096.5"}, "hidden is 4096.5, expected a positive whole number"),
         ({"notes": "head_dim=inf"}, "head_dim is inf"),
+        ({"seq_len": "1e12"}, r"seq_len is 1e12, expected at most 1e\+08: more than any run has"),
         ({"arch": "moe", "notes": "experts=2;topk=4"}, r"active \(4\) exceeds experts.count \(2\)"),
     ],
 )

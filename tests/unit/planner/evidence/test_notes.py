@@ -57,6 +57,8 @@ def test_active_memory_is_that_of_tensors():
 def test_settings_that_nobody_reads_are_named():
     notes = "weird_switch=on;grad_accum=4;hfu=55.0;a sentence of words;vp=4 (2);liger=no;mem=allocated"
     assert unused(take_apart(notes)) == ("weird_switch", "vp")
+    assert unused(take_apart("rank=x;targets=q_proj;quant=none")) == ("rank", "targets")
+    assert unused(take_apart("task=lora;rank=8;targets=q_proj")) == ()
     rows = [question(record(notes=notes, tokens_per_s_per_gpu=7000, global_batch="")) for _ in range(2)]
     judged, refused = judge_all(rows)
     assert report(judged, refused).unused == {"weird_switch": 2, "vp": 2}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fixtures.finished import finished
 from fixtures.published import PLAIN, RUNS, record
 from trainwright.core.records import to_json
-from trainwright.planner.evidence.published_run import cluster_of, question, questions
+from trainwright.planner.evidence.published_run import cluster_of, question, questions, share_of_peak
 from trainwright.planner.evidence.report import judge_all
 from trainwright.planner.evidence.rows import read_records, read_runs
 
@@ -133,6 +133,52 @@ def test_broken_rows_are_counted_with_their_reason():
         strict=True,
     ):
         assert words in reason and "\n" not in reason
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"global_batch": 12, "micro_batch": 1}, "global_batch is 12, expected a multiple of 8: micro_batch 1 on each"),
+        (
+            {"global_batch": 24, "micro_batch": 2},
+            "global_batch is 24, expected a multiple of 16: micro_batch 2 on each",
+        ),
+        ({"peak_mem_gib_per_gpu": "1e9"}, r"peak_mem_gib_per_gpu is 1e9, expected at most the 74\.\d+ GiB of h100-sxm"),
+        ({"peak_mem_gib_per_gpu": 81}, "peak_mem_gib_per_gpu is 81, expected at most"),
+        ({"tokens_per_s_per_gpu": "1e300"}, "of a device are .* times its peak, expected what one device computes"),
+        ({"tflops_per_gpu": "1e308"}, "of a device are .* times its peak"),
+        ({"step_time_s": "1e-320"}, "of a device are .* times its peak"),
+        ({"arch": "cnn"}, "arch is cnn, expected one with llama"),
+        ({"notes": "arch=cnn"}, "arch is cnn in notes and llama in its column, expected it in its column alone"),
+        ({"notes": "tp=2"}, "tp is 2 in notes, expected it in its column alone"),
+    ],
+)
+def test_what_no_run_can_be_is_refused_by_name(cells, message):
+    with pytest.raises(ValueError, match=message):
+        question(record(**cells))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"peak_mem_gib_per_gpu": 80},  # 80 GiB of what its data sheet calls 80 GB
+        {"peak_mem_gib_per_gpu": 120, "notes": "analytic"},
+        {"peak_mem_gib_per_gpu": 120, "oom": "yes"},
+        {"notes": "arch=LLAMA;vocab=128256"},
+        {"tokens_per_s_per_gpu": 8 * 7000},  # a node's: judged as it is printed
+    ],
+)
+def test_what_sources_print_is_kept(cells):
+    assert question(record(**cells)).id == "own-1"
+
+
+def test_a_share_of_the_peak_is_of_what_a_mask_leaves():
+    """Llama 3 8B: 6 (N - V h) a token, and the causal half of 12 L h s (Chowdhery et al., 2022, appendix B)."""
+    row = question(record(tokens_per_s_per_gpu=7000))
+    products = 6 * (8_030_261_248 - 128256 * 4096)
+    attention = 12 * 32 * 4096 * 8192 / 2
+    assert share_of_peak(row) == pytest.approx(7000 * (products + attention) / 989e12, rel=1e-2)
+    assert share_of_peak(question(record())) is None
 
 
 WORDS = st.sampled_from(

@@ -58,6 +58,13 @@ def test_rows_that_are_no_training_are_skipped_with_the_reason():
         training(source="card (distilled)", gpu_hours=80000),
         training(source="theoretical 28 TFLOPS", gpu_hours=80000),
         training(gpu_hours=50000),
+        training(gpu_hours=80000, n_gpus=0),
+        training(gpu_hours=80000, n_gpus=8.5),
+        training(gpu_hours=80000, n_params=0),
+        training(gpu_hours=80000, model=""),
+        training(gpu_hours=80000, tokens="1e300"),
+        training(gpu_hours=80000, n_active="8e9"),
+        training(gpu_hours="1e300"),
     ]
     totals, skipped = replay(rows)
     assert [each.name for each in totals] == ["mine"]
@@ -73,6 +80,13 @@ def test_rows_that_are_no_training_are_skipped_with_the_reason():
             "several networks",
             "assumed, not measured",
             "74% of the device's peak",
+            "n_gpus is 0, expected a whole number from 1",
+            "n_gpus is 8.5, expected a whole number",
+            "n_params is 0, expected a whole number",
+            "model is empty",
+            "tokens is 1e300, expected at most 1e+15",
+            "n_active is 8e9, expected at most n_params, 7e9",
+            "below any published run",
         ),
         strict=True,
     ):

@@ -40,8 +40,8 @@ def asked(tmp_path, **changes):
 def test_a_model_by_name_is_that_model_itself(tmp_path, name):
     """Latent attention, further tokens, odd heads: all that no column of a table has room for."""
     named = catalogue_model(name)
-    assert asked(tmp_path, model=name, seq_len=256).model == named
-    longer = asked(tmp_path, model=name, seq_len=1 << 21).model
+    assert asked(tmp_path, model=name, seq_len=256, tokens_per_s_per_gpu=7).model == named
+    longer = asked(tmp_path, model=name, seq_len=1 << 21, tokens_per_s_per_gpu=7).model
     assert longer == replace(named, context_tokens=1 << 21)
 
 
