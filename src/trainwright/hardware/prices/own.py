@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import get_args
 
@@ -25,14 +25,16 @@ def checked_row(row: Mapping[str, str], *, where: str) -> dict[str, str]:
         where: its file and line.
 
     Raises:
-        RecipeError: an unknown device or cloud.
-        DataError: an unknown kind, a price that is no number above zero, or a day that is none or is
-            still to come.
+        DataError: an unknown device, cloud or kind, what cannot be printed, a price that is no number above zero, or a
+            day that is none or is still to come.
     """
+    for name, text in row.items():
+        if not text.isprintable():
+            raise DataError("cannot be printed", where=where, seen=f"{name} {text!r}", expected="text of one line")
     try:
         names = {"device": device(row["device"]).name, "provider": cloud(row["provider"]).title}
     except RecipeError as error:
-        raise error.at(where) from None
+        raise DataError(error.what, where=where, seen=error.seen, expected=error.expected, fix=error.fix) from None
     if row["kind"] not in get_args(PriceKind):
         raise DataError("unknown kind of price", where=where, **unknown(row["kind"], get_args(PriceKind)))
     price = row["usd_per_device_hour"]
@@ -44,6 +46,18 @@ def checked_row(row: Mapping[str, str], *, where: str) -> dict[str, str]:
             expected = "a day such as 2026-01-31, not one to come"
             raise DataError("no date of a price", where=where, seen=repr(day), expected=expected)
     return {**row, **names}
+
+
+def refuse_twins(rows: Iterable[Mapping[str, str]]) -> None:
+    """Raises DataError where two rows price the same; each says ``where`` it stands."""
+    seen: dict[tuple[str, ...], str] = {}
+    for row in rows:
+        offer = tuple(row[name] for name in ("device", "provider", "kind", "region", "instance"))
+        if (first := seen.get(offer)) is not None:
+            named = ", ".join(filter(None, offer))
+            fix = "leave it or {first} out"
+            raise DataError("two prices of one offer", where=row["where"], seen=named, fix=fix, first=first)
+        seen[offer] = row["where"]
 
 
 def _number(text: str) -> float:

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import chain
 from typing import NamedTuple, get_args
 
-from trainwright.core.errors import RecipeError, about
+from trainwright.core.errors import DataError, RecipeError, about
 from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_hourly
 from trainwright.core.spelling import did_you_mean
@@ -138,7 +138,8 @@ def price_list(device: str | None = None) -> PriceList:
         MachineError: a fetched list cannot be read.
         DataError: one is no price list, or a price in the user's own cannot be right.
     """
-    return _price_list(tuple((path, path.stat().st_mtime_ns) for path in snapshot.fetched_files()), device)
+    files = snapshot.fetched_files()  # of which a link may lead nowhere
+    return _price_list(tuple((path, path.exists() and path.stat().st_mtime_ns) for path in files), device)
 
 
 def price_of(
@@ -260,7 +261,11 @@ def checked(rows: Iterable[PriceRow]) -> PriceList:
     """Sort rows into believable prices and refusals counted by reason.
 
     Args:
-        rows: with keys device, provider, instance, kind, usd_per_device_hour, region, source, as_of, note.
+        rows: with keys device, provider, instance, kind, usd_per_device_hour, region, source, as_of, note; those that
+            the user wrote also have ``where``, and are never left out.
+
+    Raises:
+        DataError: a price that the user wrote cannot be believed.
     """
     kept = list(rows)
     reference = _Reference.of(kept)
@@ -268,6 +273,12 @@ def checked(rows: Iterable[PriceRow]) -> PriceList:
     refused: Counter[str] = Counter()
     for row in kept:
         reason = _refusal(row) or reference.refusal(row)
+        if reason is not None and "where" in row:
+            seen = f"{format_hourly(_usd(row))} an hour of {row['device']}"
+            fix = "mend or delete the line"
+            raise DataError(
+                "a price that cannot be believed: {reason}", where=row["where"], seen=seen, fix=fix, reason=reason
+            )
         if reason is not None:
             refused[reason] += 1
             continue
@@ -278,7 +289,7 @@ def checked(rows: Iterable[PriceRow]) -> PriceList:
                 provider=row["provider"],
                 region=row["region"],
                 as_of=row["as_of"],
-                source=row["source"],
+                source=row["source"] or row.get("where", ""),
                 instance=row["instance"],
                 date=snapshot.day_of(row),
                 doubt=reference.doubt(row),

@@ -52,7 +52,11 @@ def read(text: str, cloud: Cloud, *, source: str, as_of: str) -> Read:
     Raises:
         DataError: not such a file.
     """
-    reader = csv.DictReader(io.StringIO(text))
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        table = [row for row in reader if any(row.values())]
+    except csv.Error as error:
+        raise DataError("a damaged price file", where=source, seen=str(error)) from error
     missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
     if missing:
         raise DataError(
@@ -61,10 +65,6 @@ def read(text: str, cloud: Cloud, *, source: str, as_of: str) -> Read:
             seen=f"no column {', '.join(missing)}",
             expected=", ".join(_NEEDED),
         )
-    try:
-        table = [row for row in reader if any(row.values())]
-    except csv.Error as error:
-        raise DataError("a damaged price file", where=source, seen=str(error)) from error
     hosts = _hosts(table)
     cheapest: dict[tuple[str, str, str, str], float] = {}
     refused: Counter[str] = Counter()
@@ -121,7 +121,9 @@ def _offers(
                 yield kind, "host not included"
                 continue
         extra = 0.0 if host is None else _number(host, column)
-        if any(map(math.isnan, (usd, count, extra))):
+        if not all(map(str.isprintable, (accelerator, instance, _text(row, "Region"), _zone(row)))):
+            yield kind, "a name that cannot be printed"
+        elif any(map(math.isnan, (usd, count, extra))):
             yield kind, "a price or count that is no number"
         elif usd <= 0 or usd == PLACEHOLDER_USD:
             yield kind, "placeholder"

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from trainwright.core.errors import DataError, MachineError
 from trainwright.core.frozen import dataclass
+from trainwright.core.paths import regular
 from trainwright.hardware.catalogue.tables import CATALOG
-from trainwright.hardware.prices.own import checked_row
+from trainwright.hardware.prices.own import checked_row, refuse_twins
 from trainwright.hardware.prices.skypilot import COLUMNS
 
 OWN = "own"
@@ -129,7 +130,7 @@ def add(row: Mapping[str, str]) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         kept = _read(path).rows if path.exists() else ()
         others = [each for each in kept if any(each[name] != row.get(name, "") for name in same)]
-        return write(OWN, [*others, {column: row.get(column, "") for column in COLUMNS}])
+        return write(OWN, [{column: each.get(column, "") for column in COLUMNS} for each in (*others, row)])
 
 
 @contextmanager
@@ -145,7 +146,7 @@ def _writing(path: Path) -> Iterator[None]:
 def _read(path: Path) -> Snapshot:
     """Returns a list of this user's folder."""
     try:
-        content = path.read_bytes()
+        content = regular(path).read_bytes()
     except OSError as error:
         raise MachineError(
             "cannot read a price list", where=path, seen=error.strerror, fix="delete it, or make it readable"
@@ -156,7 +157,7 @@ def _read(path: Path) -> Snapshot:
 
 
 def _rows(content: bytes, where: object, *, own: bool = False) -> tuple[Mapping[str, str], ...]:
-    """Returns rows with every column; those that a file may lack are empty."""
+    """Returns rows with every column; those that a file may lack are empty. The ``own`` say ``where`` they stand."""
     try:
         reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         header = [name.strip() for name in reader.fieldnames or ()]
@@ -174,9 +175,12 @@ def _rows(content: bytes, where: object, *, own: bool = False) -> tuple[Mapping[
             row = {column: (read.get(column) or "").strip() for column in COLUMNS}
             if None in read:
                 raise DataError("more values than columns", where=f"{where}:{reader.line_num}", seen=read[None])
-            rows.append(checked_row(row, where=f"{where}:{reader.line_num}") if own else row)
+            place = f"{where}:{reader.line_num}"
+            rows.append({**checked_row(row, where=place), "where": place} if own else row)
+        if own:
+            refuse_twins(rows)
     except UnicodeDecodeError as error:
-        line = 1 + content.count(b"\n", 0, error.start)
+        line = len((content[: error.start] + b".").splitlines())
         seen = repr(content[error.start : error.end])
         fix = "save it as UTF-8, or move it away"
         raise DataError("a price list that is not UTF-8", where=f"{where}:{line}", seen=seen, fix=fix) from error

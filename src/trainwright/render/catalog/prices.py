@@ -137,7 +137,7 @@ def show_prices(listed: Sequence[tuple[str, Price]], page: Page, nothing: str = 
     if not listed:
         page.line(nothing or no_price((), ()))
         return
-    sources = list(dict.fromkeys(f"{price.source}@{price.as_of}" for _, price in listed))
+    sources = list(dict.fromkeys(_source(price) for _, price in listed))
     rows = [
         (
             device,
@@ -147,7 +147,7 @@ def show_prices(listed: Sequence[tuple[str, Price]], page: Page, nothing: str = 
             format_hourly(price.usd_per_device_hour).removeprefix("$"),
             price.instance,
             age(price.date) if price.date else "",
-            f"[{sources.index(f'{price.source}@{price.as_of}') + 1}]",
+            f"[{sources.index(_source(price)) + 1}]",
             price.doubt,
         )
         for device, price in listed
@@ -160,6 +160,10 @@ def show_prices(listed: Sequence[tuple[str, Price]], page: Page, nothing: str = 
         page.line(f"  [{number}] {source}")
     if (text := old_prices([price for _, price in listed])) is not None:
         page.note(text)
+
+
+def _source(price: Price) -> str:
+    return f"{price.source}@{price.as_of}" if price.as_of else price.source
 
 
 def old_prices(prices: Sequence[Price]) -> str | None:

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.errors import DataError
 from trainwright.hardware.prices.own import checked_row
 from trainwright.hardware.prices.skypilot import COLUMNS
 
@@ -24,6 +24,8 @@ def test_a_right_row_has_the_catalogues_names():
     ("column", "value", "line"),
     [
         ("device", "t44", "unknown device"),
+        ("instance", "g4\ndn", r"cannot be printed \(seen instance 'g4\\ndn'"),
+        ("region", "us\0", "cannot be printed"),
         ("provider", "cloudy", "unknown cloud"),
         ("kind", "spott", "unknown kind of price.*did you mean 'spot'"),
         ("usd_per_device_hour", "abc", "no price.*'abc'"),
@@ -38,7 +40,7 @@ def test_a_right_row_has_the_catalogues_names():
     ],
 )
 def test_a_wrong_value_is_refused_with_its_line(column, value, line):
-    with pytest.raises((DataError, RecipeError), match=f"own.csv:7: {line}"):
+    with pytest.raises(DataError, match=f"own.csv:7: {line}"):
         checked_row(ROW | {column: value}, where="own.csv:7")
 
 

@@ -42,6 +42,8 @@ def test_the_price_of_an_instance_is_shared_by_its_devices_and_the_cheapest_zone
         ("3", "", "H100", "a price or count that is no number"),
         ("3", "0.5", "A10", "part of a device"),
         ("3", "1", "Inferentia", "device not in the catalogue"),
+        ("3", "1", '"H1\n00"', "a name that cannot be printed"),
+        ("3", "1", "H100\0", "a name that cannot be printed"),
     ],
 )
 def test_rows_that_cannot_be_true_are_counted_by_reason(price, count, name, reason):
@@ -74,6 +76,12 @@ def test_google_prices_machine_and_accelerators_apart():
 def test_a_slice_is_priced_by_the_chip(name, device, chips):
     priced, _ = rows(f",{name},1,,,{chips * 2.5},r,{name},,\n", "gcp")
     assert priced == {(device, name, "on_demand", "r"): 2.5}
+
+
+def test_a_name_of_two_lines_is_no_instance_and_lines_may_end_as_on_old_machines():
+    assert rows('"p5\n48xlarge",H100,8,1,1,3,r,,,\n') == ({}, {"a name that cannot be printed": 1})
+    (row,) = read((HEADER + "p5,H100,8,1,1,16,r,,,\n").replace("\n", "\r"), cloud("aws"), source="s", as_of="d").rows
+    assert (row["instance"], row["usd_per_device_hour"]) == ("p5", "2")
 
 
 def test_another_file_is_refused_in_one_line():

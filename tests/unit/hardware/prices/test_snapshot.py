@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.core.errors import DataError, MachineError, RecipeError
+from trainwright.core.errors import DataError, MachineError
 from trainwright.hardware.prices import snapshot
+from trainwright.hardware.prices.price_list import price_list
 
 ROW = {
     "device": "t4",
@@ -93,15 +94,42 @@ RIGHT = HEAD + b"t4,AWS,on_demand,0.5,r\n"
         (RIGHT + b"l4,AWS,on_demand,abc,r\n", 3),
         (RIGHT + b"l5,AWS,on_demand,0.7,r\n", 3),
         (RIGHT + b'l4,AWS,on_demand,0.7,"r\n', 3),
+        (RIGHT + b"l4,AWS,on_demand,0.7,r\nNVIDIA T4,aws,on_demand,0.6,r\n", 4),
+        (RIGHT.replace(b"\n", b"\r") + b"l5,AWS,on_demand,0.7,r\r", 3),
+        (RIGHT.replace(b"\n", b"\r") + "l4,AWS,on_demand,0.7,Zürich\r".encode("latin-1"), 3),
     ],
 )
 def test_a_list_of_ones_own_that_is_none_is_refused_and_stays_as_it_is(data, content, line):
     path = _own(data, content)
-    with pytest.raises((DataError, RecipeError), match=f"own.csv:{line}: "):
+    with pytest.raises(DataError, match=f"own.csv:{line}: "):
         snapshot.fetched()
-    with pytest.raises((DataError, RecipeError), match=f"own.csv:{line}: "):
+    with pytest.raises(DataError, match=f"own.csv:{line}: "):
         snapshot.add(ROW)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", ["a link to a device", "a pipe", "a link to nothing"])
+def test_a_list_that_is_no_file_is_not_read(data, kind):
+    path = _own(data, b"")
+    path.unlink()
+    if kind == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero" if kind == "a link to a device" else "nothing")
+    with pytest.raises(
+        MachineError, match=r"own.csv: cannot read a price list \(seen (not a regular file|No such file)"
+    ):
+        price_list("t4")
+
+
+def test_a_price_of_ones_own_is_never_left_out_silently(data):
+    path = _own(data, RIGHT + b"l4,AWS,on_demand,1e9,r\n")
+    with pytest.raises(
+        DataError, match=r"own.csv:3: a price that cannot be believed: more than 10 times .*\$1,000,000,0"
+    ):
+        price_list("l4")
+    mine = [each for each in price_list("t4").offers("t4", providers=["aws"]) if each.region == "r"]
+    assert [(each.usd_per_device_hour, each.source) for each in mine] == [(0.5, f"{path}:2")]
 
 
 def test_what_a_spreadsheet_saves_keeps_its_prices(data):

@@ -71,6 +71,13 @@ def test_ages_of_prices_are_said_once_and_their_sources_by_number():
     assert page.notes == [expected]
 
 
+def test_a_source_without_a_day_stands_alone():
+    (offer,) = listed("")
+    page = WrittenPage()
+    show_prices([(offer[0], replace(offer[1], source="own.csv:2", as_of=""))], page)
+    assert page.lines[-1] == "  [1] own.csv:2"
+
+
 @pytest.mark.parametrize(
     ("dates", "said"),
     [
