@@ -41,7 +41,7 @@ def read_object(path: Path) -> dict[str, Any]:
         DataError: the file is missing, cannot be read, or holds something else.
     """
     try:
-        value = json.loads(regular(path).read_text(encoding="utf-8"))
+        value = json.loads(regular(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise DataError("no such file", where=path) from error
     except (OSError, ValueError, RecursionError) as error:

@@ -30,9 +30,9 @@ from trainwright.planner.search.offers import read_pool
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, Recompute, States
 
-MOST_EPOCHS, MOST_GIB = 10**6, 10**9
+MOST_EPOCHS, MOST_GIB, MOST_USD_AN_HOUR = 10**6, 10**9, 10**5
 """Beyond these a question is a slip: a thousand times the passes that anybody makes over a few examples, an exbibyte of
-data."""
+data, more for an hour than a device costs."""
 
 
 def _integer(value: Any) -> int:
@@ -78,12 +78,14 @@ def names(value: Any) -> tuple[str, ...]:
     """Returns the names of ``aws,gcp`` or of a list.
 
     Raises:
-        RecipeError: it has none, or something else in it.
+        RecipeError: it has none, an empty one, or something else in it.
     """
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else (value,)
-    stripped = tuple(name for name in (text(each).strip() for each in parts) if name)
-    if not stripped:
+    stripped = tuple(text(each).strip() for each in parts)
+    if not any(stripped):
         raise RecipeError("no name in this list", seen=shown(value), expected="names, such as a,b")
+    if not all(stripped):
+        raise RecipeError("an empty name in this list", seen=shown(value), expected="names, such as a,b")
     return stripped
 
 
@@ -165,7 +167,10 @@ def _usd_by_device(value: Any) -> dict[str, float]:
     for name, usd in pairs:
         if usd == "":
             raise RecipeError("a price of which device?", seen=shown(value), expected="for example h100-sxm=2.10")
-        prices[device(text(name).strip()).name] = _above_zero(usd, parse=_usd_an_hour)
+        found = device(text(name).strip()).name
+        if found in prices:
+            raise RecipeError("two prices of one device", seen=shown(value), expected=f"one of {found}")
+        prices[found] = _above_zero(usd, parse=_usd_an_hour)
     return prices
 
 
@@ -177,10 +182,18 @@ def _price(value: Any) -> float | dict[str, float]:
 
 def _usd_an_hour(value: Any) -> float:
     try:
-        return parse_usd(value)
+        usd = parse_usd(value)
     except RecipeError as error:
         expected = "dollars of a device and hour, such as 2.50, or h100-sxm=2.10"
         raise RecipeError("no price", seen=repr(value), expected=expected) from error
+    return _of_an_hour(usd, value)
+
+
+def _of_an_hour(usd: float, value: Any) -> float:
+    if usd > MOST_USD_AN_HOUR:
+        most = f"at most {MOST_USD_AN_HOUR:,} dollars"
+        raise RecipeError("more than an hour of anything costs", seen=repr(value), expected=most)
+    return usd
 
 
 def _pool(value: Any) -> tuple[ClusterSpec, ...]:
@@ -234,10 +247,10 @@ SEARCH: Readers = {
     "price_kinds": _price_kinds,
     "most_devices": count,
     "have": _pool,
-    "have_usd_per_device_hour": parse_usd,
+    "have_usd_per_device_hour": lambda value: _of_an_hour(parse_usd(value), value),
     "have_bought_usd": partial(_above_zero, parse=parse_usd),
     "have_years": partial(_above_zero, parse=_number),
-    "usd_per_kwh": parse_usd,
+    "usd_per_kwh": lambda value: _of_an_hour(parse_usd(value), value),
     "price": _usd_by_device,
 }
 """What bounds a search for a cluster, and what is there already."""

@@ -55,10 +55,7 @@ FAMILIES: Mapping[str, str] = {
     "qwen3_moe": "trainwright.spec.families.mixtures:QWEN3_MOE",
 }
 """Families that are built here, each with its ``Family`` (``spec/families/family.py``)."""
-PLANNED_FAMILIES: tuple[str, ...] = (
-    *FAMILIES,
-    "transformer",
-)
+PLANNED_FAMILIES: tuple[str, ...] = (*FAMILIES, "transformer")
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 
 
@@ -66,6 +63,7 @@ HEAD_FIELDS = ("classes", "labels", "language_head", "head_bias", "pooler", "poo
 """Fields of ``ModelSpec`` that describe the head alone."""
 
 MOST_LAYERS = 10_000  # The deepest transformer that was trained has 1,000 (DeepNet, arXiv 2203.00555).
+MOST_OF_A_SIZE = 10**9  # Of any other: a thousand times the largest vocabulary, ten times the longest context.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -287,13 +285,12 @@ class ModelSpec:
         sizes = ["layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "context_tokens"]
         patches = [] if self.convolutions else ["patch_size"]
         sizes += ["image_size", *patches, "classes"] if self.kind == "vision" else ["vocabulary"]
-        problems = [
-            f"{name} must be at least 1, seen {getattr(self, name)}" for name in sizes if getattr(self, name) < 1
-        ]
-        if problems:
+        seen = {name: getattr(self, name) for name in sizes}
+        if problems := [f"{name} must be at least 1, seen {size}" for name, size in seen.items() if size < 1]:
             return tuple(problems)
-        if self.layers > MOST_LAYERS:
-            problems.append(f"layers must be at most {MOST_LAYERS:,}, seen {self.layers:,}")
+        most = dict.fromkeys(sizes, MOST_OF_A_SIZE) | {"layers": MOST_LAYERS}
+        large = (name for name in sizes if seen[name] > most[name])
+        problems = [f"{name} must be at most {most[name]:,}, seen {seen[name]:,}" for name in large]
         if self.family not in PLANNED_FAMILIES and not is_reference(self.family):
             problems.append(f"unknown family {self.family!r}, expected one of {', '.join(PLANNED_FAMILIES)}")
         if self.heads % self.kv_heads:

@@ -38,3 +38,8 @@ def test_a_file_that_nests_too_deep_is_one_line(tmp_path):
     (tmp_path / "deep.json").write_text("[" * 100_000)
     with pytest.raises(DataError, match="cannot read JSON"):
         read_object(tmp_path / "deep.json")
+
+
+def test_a_byte_order_mark_is_no_part_of_json(tmp_path):
+    (tmp_path / "saved.json").write_bytes(b'\xef\xbb\xbf{"a": 1}')
+    assert read_object(tmp_path / "saved.json") == {"a": 1}

@@ -24,6 +24,7 @@ def test_a_possible_shape_has_no_problems() -> None:
     [
         ({"layers": 0}, "layers must be at least 1, seen 0"),
         ({"layers": 99_999_999}, "layers must be at most 10,000, seen 99,999,999"),
+        ({"vocabulary": 10**15}, "vocabulary must be at most 1,000,000,000, seen 1,000,000,000,000,000"),
         ({"width": -3}, "width must be at least 1, seen -3"),
         ({"kv_heads": 3}, "heads (4) must be a multiple of kv_heads (3)"),
         ({"head_size": 15}, "rotary positions need an even head_size, seen 15"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,6 +117,8 @@ def _recipe_text(args: argparse.Namespace, plan: Plan) -> str | None:
     tree = recipe_of(plan, name=_name(args))
     if tree is None:
         return None
+    if args.write_recipe.suffix == ".json":  # which has no comments
+        return f"{json.dumps(tree, indent=2, ensure_ascii=False)}\n"
     head = f"# As planned for {plan.cluster.name}. Name your data in place of {CORPUS}: trainwright config explain data"
     return "\n".join((head, *(line for line, _ in yaml_lines(tree)), ""))
 

@@ -37,7 +37,10 @@ def configure(parser: CommandParser) -> None:
     )
     answer.add_argument("--draw", metavar="FILE", help="a picture of the plan or the sweep: .svg or .png")
     answer.add_argument(
-        "--write-recipe", metavar="FILE", type=Path, help="the recipe that trains what is planned of --model: .yaml"
+        "--write-recipe",
+        metavar="FILE",
+        type=Path,
+        help="the recipe that trains what is planned of --model: .yaml, .json",
     )
     budget = parser.add_argument_group("the best model for a budget")
     budget.add_argument("--compute", metavar="FLOPS", help="a budget of FLOPs: 1e21")

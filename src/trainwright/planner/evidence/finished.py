@@ -16,6 +16,7 @@ from typing import Any
 
 from trainwright.core.errors import DataError, RecipeError, TrainwrightError
 from trainwright.core.frozen import dataclass
+from trainwright.core.paths import regular
 from trainwright.core.records import from_json
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.nodes import cluster
@@ -86,7 +87,7 @@ def read_ledgers(paths: Iterable[Path]) -> Ledger:
 
 def _lines(path: Path) -> list[str]:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = regular(path).read_text(encoding="utf-8-sig", errors="replace")
     except FileNotFoundError:
         raise RecipeError("no such file", where=path) from None
     except OSError as error:

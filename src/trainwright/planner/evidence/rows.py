@@ -103,7 +103,7 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
 
     Raises:
         RecipeError: there is no such file.
-        DataError: it is not UTF-8, or lacks a required column.
+        DataError: it is not UTF-8, lacks a required column, or has no row.
     """
     with _opened(path) as lines:
         reader = csv.DictReader(lines)
@@ -112,7 +112,7 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
             what, expected = "not a table of published runs", f"columns {', '.join(required)}, ..."
             fix = "docs/en/published.md lists them all"
             raise DataError(what, where=str(path), seen=f"no column {missing}", expected=expected, fix=fix)
-        return [
+        records = [
             Record(
                 line=reader.line_num,
                 values={name: (value or "").strip() for name, value in row.items() if isinstance(name, str)},
@@ -120,6 +120,11 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
             )
             for row in reader
         ]
+    if not records:
+        raise DataError(
+            "no row in this table", where=str(path), seen="its first line alone", expected="a run on each line"
+        )
+    return records
 
 
 def read_tables(paths: Sequence[Path], *, required: Sequence[str] = REQUIRED) -> list[Record]:
@@ -173,7 +178,7 @@ def read_runs(path: Path) -> Sequence[Record | FinishedRun]:
     if path.suffix == ".csv":
         return read_records(path)
     try:
-        text = regular(path).read_text(encoding="utf-8")
+        text = regular(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise RecipeError("no such file", where=path) from None
     except OSError as error:

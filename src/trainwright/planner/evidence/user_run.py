@@ -81,6 +81,16 @@ def checked(run: Mapping[str, Any], *, where: str, place: int) -> tuple[dict[str
     if not any(name in values for name in MEASURED):
         expected = "one of them at least: tokens or 10^12 operations of a second and device, seconds of a step, GiB"
         raise DataError("nothing was measured", where=where, seen=f"no {', '.join(MEASURED[:4])}", expected=expected)
+    for name in MEASURED[:4]:
+        if name in values and as_printed(values[name]).strip(" 0.") == "":
+            fix = "leave it out where it was not measured"
+            raise DataError(
+                "nothing was measured",
+                where=f"{where}, {name}",
+                seen=values[name],
+                expected="a number above zero",
+                fix=fix,
+            )
     model = _model(values, where=where)
     return {"id": f"run {place}"} | {name: value for name, value in values.items() if name != "model"}, model
 

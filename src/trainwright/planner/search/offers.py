@@ -121,9 +121,13 @@ def read_pool(text: str) -> tuple[ClusterSpec, ...]:
     """Returns the clusters of ``8xa100-80gb+8xh100-sxm``, of unlike devices; ``4x8xa100-80gb`` is one.
 
     Raises:
-        RecipeError: see ``hardware.catalogue.nodes.cluster``; or one kind of device twice.
+        RecipeError: see ``hardware.catalogue.nodes.cluster``; a part without a cluster, or one kind of device twice.
     """
-    pool = tuple(cluster(part) for part in pool_parts(text))
+    parts = pool_parts(text)
+    # Of names only a processor's number, as 8480+, ends in the sign.
+    if not all(parts) or any(re.search(r"(?<!\d{4})\+$", part) for part in parts):
+        raise RecipeError("nothing before or behind a +", seen=repr(text), expected="clusters, such as 8xl4+8xh100-sxm")
+    pool = tuple(cluster(part) for part in parts)
     names = [each.device.name for each in pool]
     if len(set(names)) < len(names):
         expected, fix = "unlike devices joined by +", "add equal devices up: 2x8xh100-sxm"

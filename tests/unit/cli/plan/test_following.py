@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,18 @@ def test_a_model_that_fits_leads_to_its_recipe_and_the_recipe_to_its_run(capsys,
     assert "data.sources.0.paths.0: no such file or directory (seen corpus.jsonl)" in line
     assert cli.main(words[1:]) == 2
     assert "--write-recipe: this file is there already" in capsys.readouterr().err
+
+
+def test_a_recipe_in_json_says_what_the_one_in_yaml_says(capsys, here):
+    for name in ("same.yaml", "same.json"):
+        assert cli.main([*MODEL, "--on", "8xh100-sxm", "--write-recipe", name]) == 0
+    assert isinstance(json.loads(Path("same.json").read_text()), dict)
+    recipes = []
+    for name in ("same.yaml", "same.json"):
+        capsys.readouterr()
+        assert cli.main(["config", "show", name, "--json"]) == 0
+        recipes.append(json.loads(capsys.readouterr().out)["recipe"])
+    assert recipes[0] == recipes[1]
 
 
 def test_a_name_with_a_dot_is_the_recipes_whole_name(capsys, here):

@@ -143,3 +143,9 @@ def test_a_ledger_that_cannot_be_opened_is_named(tmp_path):
         read_ledgers([tmp_path])
     with pytest.raises(RecipeError, match=r"absent: no such file"):
         read_ledgers([tmp_path / "absent"])
+
+
+def test_a_ledger_that_is_a_device_is_not_read(tmp_path):
+    (tmp_path / "ledger.jsonl").symlink_to("/dev/zero")
+    with pytest.raises(DataError, match="cannot read the ledger .*not a regular file"):
+        read_ledgers([tmp_path / "ledger.jsonl"])

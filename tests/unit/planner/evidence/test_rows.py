@@ -156,6 +156,21 @@ def test_a_spreadsheets_byte_order_mark_is_no_part_of_a_name(tmp_path):
     assert read_records(path)[0].text("id") == "own-1"
 
 
+def test_runs_in_json_may_have_a_byte_order_mark_and_tables_any_end_of_line(tmp_path):
+    run = {"framework": "torchtitan", "model": "llama3-8b", "seq_len": 64, "gpu": "h100", "n_gpus": 1, "oom": "yes"}
+    (tmp_path / "run.json").write_text(json.dumps(run), encoding="utf-8-sig")
+    assert read_runs(tmp_path / "run.json")[0].text("gpu") == "h100"
+    header = ",".join(REQUIRED)
+    (tmp_path / "old.csv").write_bytes(f"{header}\r1,a\r2,b\r".encode())
+    assert [each.line for each in read_records(tmp_path / "old.csv")] == [2, 3]
+
+
+def test_a_table_of_its_first_line_alone_says_that_it_has_no_row(tmp_path):
+    (tmp_path / "none.csv").write_text(f"{','.join(REQUIRED)}\n")
+    with pytest.raises(DataError, match=r"none.csv: no row in this table \(seen its first line alone"):
+        read_records(tmp_path / "none.csv")
+
+
 def test_short_and_long_lines_are_read_as_far_as_they_go(tmp_path):
     path = tmp_path / "runs.csv"
     path.write_text(",".join(REQUIRED) + "\nx,torchtitan\nx,torchtitan,llama,1,2,3,h100,8,more,and more\n", "utf-8")

@@ -119,3 +119,13 @@ def test_words_are_taken_in_any_case_and_truth_is_truth():
 
 def test_notes_stay_as_they_are():
     assert checked_run(notes="max reserved")[0]["notes"] == "max reserved"
+
+
+@pytest.mark.parametrize("value", [0, "0.00"])
+def test_a_measured_value_of_zero_was_not_measured(value):
+    with pytest.raises(
+        DataError, match="run 1, tokens_per_s_per_gpu: nothing was measured .*expected a number above zero"
+    ):
+        checked_run(tokens_per_s_per_gpu=value)
+    with pytest.raises(DataError, match="run 1, step_time_s: nothing was measured"):
+        checked_run(step_time_s=value)

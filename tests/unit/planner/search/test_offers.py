@@ -79,6 +79,9 @@ def test_a_pool_names_unlike_clusters():
         read_pool("8xh100-sxm+8xh100-sxm")
     with pytest.raises(RecipeError, match="unknown device"):
         read_pool("8xh100-sxm+8xnothing")
+    for text in ("8xh100-sxm+", "+8xl4", "8xh100-sxm++8xl4", "8xh100-sxm + + 8xl4"):
+        with pytest.raises(RecipeError, match=r"nothing before or behind a \+"):
+            read_pool(text)
 
 
 def test_a_cloud_that_rents_a_device_at_no_known_price_is_named_and_its_price_unknown():
