@@ -32,9 +32,15 @@ def checked_row(row: Mapping[str, str], *, where: str) -> dict[str, str]:
         if not text.isprintable():
             raise DataError("cannot be printed", where=where, seen=f"{name} {text!r}", expected="text of one line")
     try:
-        names = {"device": device(row["device"]).name, "provider": cloud(row["provider"]).title}
+        names = {"device": device(row["device"]).name}
     except RecipeError as error:
-        raise DataError(error.what, where=where, seen=error.seen, expected=error.expected, fix=error.fix) from None
+        seen, expected = row["device"], error.expected
+        raise DataError("unknown device", where=where, seen=repr(seen), expected=expected, fix=error.fix) from None
+    try:
+        names["provider"] = cloud(row["provider"]).title
+    except RecipeError as error:
+        seen, expected = row["provider"], error.expected
+        raise DataError("unknown cloud", where=where, seen=repr(seen), expected=expected, fix=error.fix) from None
     if row["kind"] not in get_args(PriceKind):
         raise DataError("unknown kind of price", where=where, **unknown(row["kind"], get_args(PriceKind)))
     price = row["usd_per_device_hour"]
@@ -55,8 +61,10 @@ def refuse_twins(rows: Iterable[Mapping[str, str]]) -> None:
         offer = tuple(row[name] for name in ("device", "provider", "kind", "region", "instance"))
         if (first := seen.get(offer)) is not None:
             named = ", ".join(filter(None, offer))
-            fix = "leave it or {first} out"
-            raise DataError("two prices of one offer", where=row["where"], seen=named, fix=fix, first=first)
+            fix = "leave one of them out"
+            raise DataError(
+                "two prices of one offer, the other in {first}", where=row["where"], seen=named, fix=fix, first=first
+            )
         seen[offer] = row["where"]
 
 
