@@ -69,6 +69,12 @@ def _of_length(plan: Plan, assumption: Assumption) -> tuple[str, float]:
     return "time", 2.0 if assumption.origin == "default" else 1.0
 
 
+def _of_validation(plan: Plan, assumption: Assumption) -> tuple[str, float]:
+    """Validations of twice the tokens, where how many a split has is an estimate, or not known before its data are."""
+    phases = plan.estimate.run_phases
+    return "time", 1.0 + phases.evaluate / phases.total_s if assumption.origin == "default" else 1.0
+
+
 def _of_packing(plan: Plan, assumption: Assumption) -> tuple[str, float]:
     """The same layout with full sequences, token for token: no padding, and longer products."""
     software = next((each.value for each in plan.estimate.assumptions if each.key == "software"), None)
@@ -128,6 +134,7 @@ _RULES: Mapping[str, Callable[[Plan, Assumption], tuple[str, float]]] = {
     "time_range": _of_software,
     "overhead": _of_overhead,
     "length": _of_length,
+    "validation": _of_validation,
     "usual_packing": _of_packing,
     "price": _of_price,
     "billing": _of_billing,

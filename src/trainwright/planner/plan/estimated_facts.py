@@ -28,6 +28,7 @@ DOCUMENTS_DEVIATION = 1.8
 """The same of documents: a mean of 26 bytes to 9.7 kB is within the range."""
 
 
+UNKNOWN_SPLIT = "unknown before the data are there; train.validation.tokens bounds it"
 IMAGES_DEVIATION = 0.1
 """The same of images: as many as files, less those that are broken or equal to others."""
 
@@ -120,7 +121,7 @@ def dataset_assumptions(recipe: Recipe, facts: DatasetFacts) -> tuple[Assumption
 def _validation(recipe: Recipe, facts: DatasetFacts) -> Assumption:
     count, asked = validation_tokens(recipe, facts), recipe.train.validation.tokens
     origin: Origin = "recipe" if count == asked or (facts.counted and facts.validation_tokens) else "default"
-    guess = _origin(recipe, facts) if facts.validation_tokens else "the split's size is not known yet"
+    guess = _origin(recipe, facts) if facts.validation_tokens else UNKNOWN_SPLIT
     source = "" if count == asked else guess
     return Assumption("tokens of a validation", float(count), "tokens", origin, source, key="validation")
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.hardware.catalogue.models import model
 from trainwright.planner.explain.swing import largest
 from trainwright.planner.plan import cluster
@@ -21,6 +22,15 @@ def of(plan, key):
 def test_the_tokens_that_nobody_gave_move_the_time_by_two():
     assert of(planned(on="8xh100-sxm"), "length").factor == 2.0
     assert of(planned(on="8xh100-sxm", tokens=10**12), "length") is None
+
+
+def test_validations_of_a_split_that_is_not_counted_move_a_short_run(tmp_path):
+    short = plan_of(planned_recipe(tmp_path, "train.duration=2 steps"))
+    phases, swing = short.estimate.run_phases, of(short, "validation")
+    assert swing.assumption.source == "unknown before the data are there; train.validation.tokens bounds it"
+    assert swing.factor == pytest.approx((phases.total_s + phases.evaluate) / phases.total_s) and swing.factor > 1.5
+    assert swing in largest(short)
+    assert of(plan_of(planned_recipe(tmp_path, "train.validation.tokens=512")), "validation") is None
 
 
 def test_the_overhead_moves_a_run_by_what_it_takes():

@@ -20,7 +20,13 @@ def test_a_validation_says_where_its_size_is_from(tmp_path) -> None:
     cases = (
         (recipe, COUNTED, 900, "recipe", "the dataset"),
         (recipe, estimated_facts(recipe, corpus_bytes=10_000), 833, "default", "estimated: the corpus's bytes, 1.80"),
-        (recipe, DatasetFacts(vocabulary=1024), DEFAULT_VALIDATION_TOKENS, "default", "the split's size is not known"),
+        (
+            recipe,
+            DatasetFacts(vocabulary=1024),
+            DEFAULT_VALIDATION_TOKENS,
+            "default",
+            "unknown before the data are there; train.v",
+        ),
         (fixed, COUNTED, 512, "recipe", ""),
     )
     for asked, facts, tokens, origin, source in cases:
