@@ -59,29 +59,30 @@ def draw_throughput(judged: Sequence[Judged], path: Path) -> None:
 
 def show_totals(totals: list[Total], skipped: list[Skipped], errors: Errors | None, page: Page) -> None:
     """Device-hours of every training, and rows that are none."""
-    if errors is not None:
+    if errors is None:
+        page.heading("no training in these tables can be replayed")
+    else:
         page.heading(
             f"{errors.rows} trainings: device-hours off by {errors.median:.1%} in the median, bias {errors.bias:+.1%}, "
             f"{errors.in_range:.0%} in range"
         )
-    page.table(
-        ("training", "device", "devices", "predicted", "between", "reported", "ratio"),
-        [
-            (
-                total.name,
-                total.device,
-                f"{total.devices:,}",
-                f"{total.hours:,.0f} h",
-                f"{total.low_hours:,.0f} to {total.high_hours:,.0f}",
-                f"{total.reported_hours:,.0f} h",
-                f"{total.ratio:.2f}",
-            )
-            for total in totals
-        ],
-    )
+        columns = ("training", "device", "devices", "predicted", "between", "reported", "ratio")
+        page.table(columns, [_training(total) for total in totals])
     if skipped:
         page.line()
         page.table(("not replayed", "because"), [(row.name, row.reason) for row in skipped])
+
+
+def _training(total: Total) -> tuple[str, ...]:
+    return (
+        total.name,
+        total.device,
+        f"{total.devices:,}",
+        f"{total.hours:,.0f} h",
+        f"{total.low_hours:,.0f} to {total.high_hours:,.0f}",
+        f"{total.reported_hours:,.0f} h",
+        f"{total.ratio:.2f}",
+    )
 
 
 def as_json(report: Report) -> dict[str, Any]:
