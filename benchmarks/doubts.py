@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.hardware.catalogue.efficiency import generation
+from trainwright.hardware.catalogue.efficiency import generation, read_efficiency
 from trainwright.planner.evidence.published_run import Row
-from trainwright.planner.rates.catalogue import SIXTEEN_BIT, is_apart, kinds_of_doubt
+from trainwright.planner.rates.catalogue import PRIOR_ROWS, SIXTEEN_BIT, kinds_of_doubt
+from trainwright.planner.rates.catalogue import doubts as doubts_of
 from trainwright.spec.plan import INTERVAL
 
 Errors = NDArray[np.float64]
 
-PRIOR_SPREAD, PRIOR_ROWS = 0.3, 8
-"""Log error of a stack that no row was fitted to, and how many rows that is worth."""
+PRIOR_SPREAD = 0.3
+"""Log error of a stack that no row was fitted to, worth ``PRIOR_ROWS`` rows."""
 GENERATION = 0.3
 """Log error added for a generation of devices without rows: that of a stack without rows."""
 BORROWED = 0.15
@@ -113,17 +116,12 @@ def left_out_spreads(rows: Sequence[Row], folds: Errors, doubt: dict[str, float]
     stacks = np.array([row.placed.run.stack.time_of for row in rows])
     sources = np.array([row.source.partition("@")[0] for row in rows])
     generations = np.array([generation(row.placed.run.cluster.device) for row in rows])
-    found = []
+    general, found = read_efficiency(), []
     for row, stack, source in zip(rows, stacks, sources, strict=True):
         mine = spread(folds[(stacks == stack) & (sources != source)])
-        added = [doubt["source"], *(doubt[kind] for kind in kinds_of_doubt(row.placed.run))]
-        kind, elsewhere = generation(row.placed.run.cluster.device), sources != source
-        own = set(generations[elsewhere & (stacks == stack)])
-        if kind not in set(generations[elsewhere]) or (is_apart(row.placed.run) and kind not in own):
-            added.append(doubt["generation"])
-        elif own and kind not in own:
-            added.append(doubt["untuned"])
-        if stack != row.placed.run.stack.name:
-            added.append(doubt["borrowed"])
-        found.append(float(np.sqrt(mine**2 + np.sum(np.square(added)))))
+        run, elsewhere = row.placed.run, sources != source
+        time = replace(run.stack.time, seen=tuple(set(generations[elsewhere & (stacks == stack)])))
+        known = replace(general, rows=Counter(generations[elsewhere]), doubt=doubt)
+        added = doubts_of(replace(run, stack=replace(run.stack, time=time)), known)
+        found.append(float(np.hypot(mine, np.linalg.norm([*added]))))
     return np.array(found)

@@ -24,12 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import trainwright
-from doubts import PRIOR_ROWS, covered, doubts, figures, is_plain, kind_of_work, left_out_spreads, spread, summary
+from doubts import covered, doubts, figures, is_plain, kind_of_work, left_out_spreads, spread, summary
 from priors import PRIORS, WIDTHS
 from rate_fit import Data, Fit, Mask, gather, generation_of, lineage
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.evidence.published_run import questions
 from trainwright.planner.evidence.rows import read_tables
+from trainwright.planner.rates.catalogue import PRIOR_ROWS
 
 CATALOG = Path(trainwright.__file__).parent / "catalog"
 FOLDS = 5
@@ -100,7 +101,7 @@ def write(outcome: Outcome) -> None:
     lines = [
         "# How much of a device's datasheet real training reaches, over all software; the fields are explained in",
         "# spec/efficiency.py. Written by benchmarks/fit_time.py from published runs; a comment gives the prior and",
-        "# where it comes from.",
+        "# where it comes from, or that the number stays its prior: assumed, as runs move it by less than 2 %.",
         "[fit]",
         *outcome.lines(outcome.data.printed, "fitted", "five_folds", "source_left_out"),
         "",
@@ -123,10 +124,12 @@ def write(outcome: Outcome) -> None:
 
 
 def entry(key: str, name: str, values: Mapping[str, float]) -> str:
-    """A line of the catalogue: value, prior, source."""
+    """A line of the catalogue: value, prior or that it stays it, source."""
     mean, _, source = PRIORS.get(name, (1.0, 0.0, ""))
     key = key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"'
-    return f"{key} = {values[name]:.3g}" + (f"  # prior {mean:g}: {source}" if source else "")
+    value = f"{values[name]:.3g}"
+    told = "stays its prior" if value == f"{mean:.3g}" else f"prior {mean:g}"
+    return f"{key} = {value}" + (f"  # {told}: {source}" if source else "")
 
 
 def write_stack(path: Path, outcome: Outcome) -> None:

@@ -24,9 +24,9 @@ class Efficiency:
     traffic: Mapping[str, float]
     doubt: Mapping[str, float] = field(default_factory=dict)
     """Deviations of the logarithm of a step's time that come to a stack's own, in squares: ``source`` for every run, as
-    errors grow when their source is left out of the fit; others by kind of work, for a generation not ``seen`` at
-    all or of another vendor's kernels than CUDA's and not by this stack, ``untuned`` for another that the stack has no
-    run on, and ``borrowed`` for a stack with the numbers of another."""
+    errors grow when their source is left out of the fit; others by kind of work; for a stack without runs on a
+    generation ``generation``, where no other stack has any, or kernels are another vendor's than CUDA's, and less of it
+    the more runs others have there, with ``untuned``; and ``borrowed`` for a stack with the numbers of another."""
     seen: tuple[str, ...] = ()
     """Generations of devices with published runs."""
     rows: Mapping[str, int] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import math
 
 from trainwright.hardware.catalogue.efficiency import generation, read_efficiency
 from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
-from trainwright.planner.rates.catalogue import is_apart
+from trainwright.planner.rates.catalogue import doubt_of_generation, is_apart
 from trainwright.spec.device import DeviceSpec, Price
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.run import RunSpec
@@ -33,11 +33,12 @@ def of_measured(run: RunSpec) -> Assumption:
     """Returns how many published runs stand behind the rates of a run's devices, and what widens its range."""
     general, kind, software = read_efficiency(), generation(run.cluster.device), run.stack
     rows, name = general.rows.get(kind, 0), f"measured runs on {run.cluster.device.name} and its like"
-    wider = f"the range is wider, by a factor of {math.exp(general.doubt['generation']):.2f} (one deviation)"
-    if kind not in general.seen:
+    doubt = doubt_of_generation(run, general)
+    wider = f"the range is wider, by a factor of {math.exp(doubt):.2f} (one deviation)"
+    if not rows:
         return Assumption(name, 0.0, "", "default", f"never measured: {wider}", key=THIN)
     theirs = "" if software.time_of == software.name else f", whose rates are those of {software.time_of!r}"
-    unseen = is_apart(run) and kind not in software.time.seen
+    unseen = doubt > 0 and (is_apart(run) or rows < FEW_ROWS)
     of_it = f"none with software {software.name!r}{theirs}: {wider}" if unseen else ""
     source = "; ".join(filter(None, (of_it, f"of {sum(general.rows.values()):,} that all rates are fitted to")))
     return Assumption(name, float(rows), "", "catalog", source, key=THIN if unseen or rows < FEW_ROWS else "measured")

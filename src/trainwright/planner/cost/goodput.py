@@ -49,7 +49,7 @@ class Goodput:
     """Expected seconds of a run by what they are spent on; they sum to ``total_s``.
 
     ``lost_s`` is work since the last checkpoint that is done again, ``overhead_s`` what published runs spend beyond all
-    that is modelled (idle nights, changes of plan, slow weeks).
+    that is modelled (planned stops, rewinds, slow nodes).
     """
 
     steps_s: Numbers

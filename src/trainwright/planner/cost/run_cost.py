@@ -202,7 +202,7 @@ def _parts(
         work_s = steps_s + evaluation_s
         interval_s = work_s / (1 + np.floor(work_s / interval_s))
         start_s = start_s + (forecast.step.forward + forecast.step.backward) / layouts.micro_batches
-    overhead = numbers.overhead_share(steps_s, layouts.devices, steps * forecast.step_flops)
+    overhead = numbers.overhead_share(steps_s, layouts.devices)
     parts = goodput(
         steps_s,
         devices=layouts.devices,

@@ -1,12 +1,14 @@
 """Replays whole published trainings: device-hours of all tokens, goodput included, against what was reported.
 
 A table of totals has columns model, n_params, n_active, tokens, gpu, n_gpus, and one of gpu_hours, days, cost_usd; its
-``source`` may print the price (``$2/GPU-h``). What a row does not print is chosen alike for all: a model that the
-catalogue does not know is a decoder, or a mixture, of its size; sequences have 4,096 tokens; the batch is the one that
-the catalogue's file on the model prints, or grows with the devices; the number of devices is the square root of the
-hours of all of them; the software is the one that model or source name, the precision the one that the row or the
-catalogue's note on the model names. A row that its source calls an estimate or a plan was extrapolated from throughput,
-and is held to the steps alone.
+``source`` may print the price (``$2/GPU-h``). A row may say how it trained, by names that tables of runs have too:
+framework, seq_len, global_batch and micro_batch in sequences, dp_shard_or_fsdp, tp, pp, activation_checkpointing and
+flash_attention, with where that is printed under ``settings``. What it does not say is chosen alike for all: a model
+that the catalogue does not know is a decoder, or a mixture, of its size; sequences have 4,096 tokens; the batch is the
+one that the catalogue's file on the model prints, or grows with the devices; the number of devices is the square root
+of the hours of all of them; the software is the one that model or source name, the precision the one that the row or
+the catalogue's note on the model names; the layout is the fastest. A row that its source calls an
+estimate or a plan was extrapolated from throughput, and is held to the steps alone.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import cast
 
 from trainwright.core.errors import TrainwrightError
 from trainwright.core.frozen import dataclass
@@ -22,10 +25,12 @@ from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.efficiency import generation
 from trainwright.hardware.catalogue.models import find_model
 from trainwright.hardware.catalogue.nodes import node_size
-from trainwright.hardware.catalogue.stacks import DEFAULT, read_stack, stack_names
+from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stack, stack_names
+from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.counts.parameters import active_parameters
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.evidence.rows import Record
+from trainwright.planner.evidence.words import fused, recompute_of
 from trainwright.planner.plan.budget import MOST_PARAMETERS, model_of_size
 from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.question import Question
@@ -35,7 +40,7 @@ from trainwright.spec.convnet import transformer
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.experts import Experts
-from trainwright.spec.workload import Precision
+from trainwright.spec.workload import Precision, ZeroStage
 
 REQUIRED = ("model", "n_params", "tokens", "gpu", "gpu_hours")
 """Columns by which a table of totals is known."""
@@ -59,6 +64,8 @@ _SEVERAL = re.compile(r"RLHF|distill", re.IGNORECASE)
 _ASSUMED = re.compile(r"theoretical|not a measurement", re.IGNORECASE)
 _ADDRESS = re.compile(r"\b[\w-]+(?:\.[\w-]+)+/\S*")
 """A page's address: a model card on huggingface.co does not say that Hugging Face's trainer made the model."""
+_SHARED = re.compile(r"zero([0-3])|hsdp:([1-9]\d*)")
+"""How data-parallel ranks share: at a stage of ZeRO, or at the third in groups of so many."""
 _EXTRAPOLATED = re.compile(r"\bestimated?\b|\best\.|\bplan\b", re.IGNORECASE)
 
 
@@ -66,8 +73,8 @@ _EXTRAPOLATED = re.compile(r"\bestimated?\b|\best\.|\bplan\b", re.IGNORECASE)
 class Total:
     """One training: device-hours reported, and predicted as low, mid and high.
 
-    ``bare_hours`` are without the overhead of runs; ``steps_s`` are the steps alone, ``flops`` their model FLOPs. An
-    ``extrapolated`` row is held to these. ``spread`` is the steps' own standard deviation of the logarithm.
+    ``bare_hours`` are without the overhead of runs; ``steps_s`` are the steps alone, to which an ``extrapolated``
+    row is held. ``spread`` is the steps' own standard deviation of the logarithm.
     """
 
     name: str
@@ -82,7 +89,6 @@ class Total:
     generation: str
     extrapolated: bool
     steps_s: float
-    flops: float
     bare_hours: float
     spread: float
 
@@ -159,7 +165,6 @@ def total(record: Record) -> Total:
         generation=generation(spec),
         extrapolated=extrapolated,
         steps_s=float(parts.steps_s[0]),
-        flops=float(planned_run.run.steps[0] * step.step_flops[0]),
         bare_hours=float(bare_s[0]) * per_second,
         spread=step.spread,
     )
@@ -195,23 +200,58 @@ def _usual_devices(model: ModelSpec, tokens: float, spec: DeviceSpec, precision:
 
 
 def replanned(record: Record, model: ModelSpec, spec: DeviceSpec, devices: int) -> Planned:
-    """Returns the training as it would be planned, on whole nodes."""
+    """Returns the training as it would be planned, on whole nodes, with the settings that the row says.
+
+    Raises:
+        ValueError: a setting that is not understood.
+    """
     whole = node_size(spec.name)
     on = f"{max(1, round(devices / whole))}x{min(whole, devices)}x{spec.name}"
-    sequence = min(model.context_tokens, USUAL_SEQUENCE_TOKENS)
-    known = find_model(_plain_name(record))
-    usual = min(MOST_BATCH_TOKENS, devices * sequence)
-    batch = (known.trained_batch_tokens if known and known.spec == model else None) or usual
+    sequence = record.whole("seq_len", min(model.context_tokens, USUAL_SEQUENCE_TOKENS))
+    recompute = record.text("activation_checkpointing")
     asked = Question(
-        model=model,
+        model=model if sequence <= model.context_tokens else replace(model, context_tokens=sequence),
         on=on if devices > whole else f"{devices}x{spec.name}",
         tokens=int(record.number("tokens") or 0),
         sequence_tokens=sequence,
-        batch_tokens=batch if batch != usual or usual > USUAL_BATCH_TOKENS else None,
+        batch_tokens=_batch_of(record, model, devices, sequence),
         precision=precision_of(record, spec),
         stack=stack_of(record, model),
+        layout=_layout_of(record),
+        recompute=recompute_of(recompute) if recompute else None,
+        fused_attention=fused(record.text("flash_attention")),
     )
     return planned(scenario_of(asked))
+
+
+def _batch_of(record: Record, model: ModelSpec, devices: int, sequence: int) -> int | None:
+    """Returns the tokens of a step: as the row or the catalogue's file on the model says; None: as plans choose it."""
+    if record.text("global_batch"):
+        return record.whole("global_batch") * sequence
+    known, usual = find_model(_plain_name(record)), min(MOST_BATCH_TOKENS, devices * sequence)
+    batch = known.trained_batch_tokens if known is not None and known.spec == model else None
+    return batch or (usual if usual > USUAL_BATCH_TOKENS else None)
+
+
+def _layout_of(record: Record) -> FixedLayout:
+    """Returns what the row fixes of the parallel layout; the rest is chosen."""
+    layout = FixedLayout()
+    if record.text("tp"):
+        layout["tp"] = record.whole("tp")
+    if record.text("pp"):
+        layout["pp"] = record.whole("pp")
+    if record.text("micro_batch"):
+        layout["micro_batch"] = record.whole("micro_batch")
+    word = record.text("dp_shard_or_fsdp")
+    if word:
+        found = _SHARED.fullmatch(word)
+        if found is None:
+            raise ValueError(f"dp_shard_or_fsdp is {word}, expected zero0 to zero3, or hsdp:N")
+        stage, ranks = found.groups()
+        layout["zero_stage"] = 3 if ranks else cast("ZeroStage", int(stage))
+        if ranks:
+            layout["dp_shard"] = int(ranks)
+    return layout
 
 
 def precision_of(record: Record, spec: DeviceSpec) -> Precision:
@@ -222,7 +262,16 @@ def precision_of(record: Record, spec: DeviceSpec) -> Precision:
 
 
 def stack_of(record: Record, model: ModelSpec) -> str:
-    """Returns the software that model or source name as a word, the longest such word first; else what is usual."""
+    """Returns the software that the row says, or that model or source name as a word, the longest such word first.
+
+    Where nothing names it, it is what is usual.
+    """
+    said = record.text("framework")
+    if said:
+        known = find_stack(said)
+        if known is None:
+            raise ValueError(f"framework is {said}, expected software that the catalogue knows")
+        return known.name
     text = _ADDRESS.sub(" ", _words(record).lower())
     heard = [
         (len(word), name)

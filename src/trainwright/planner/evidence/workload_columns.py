@@ -25,6 +25,7 @@ from trainwright.planner.evidence.notes import (
 )
 from trainwright.planner.evidence.rows import Record
 from trainwright.planner.evidence.words import fused, optimizer_of, recompute_of, switch, trains
+from trainwright.planner.plan.question import implied_kernels
 from trainwright.planner.plan.sizes import EXAMPLES
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
@@ -103,14 +104,13 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         states=states_of(record, stack),
         moments=_moments(record, stack, paged=paged),
         adapter=adapter_of(record),
-        fused_attention=is_fused(record, stack),
+        **implied_kernels(stack, attention=is_fused(record), loss=_is_chunked(record)),
         expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
         update_in_backward=at_once,
         paged_moments=paged,
         activation_offload=says(OFFLOADED, said),
         example_tokens=mean,
         example_spread=0.0 if mean is None else spread_of(mean, sequence, EXAMPLES),
-        fused_loss=switch(record.notes, "cross-entropy-loss-fusion") or _is_chunked(record, stack),
     )
 
 
@@ -164,16 +164,18 @@ def _refuse_unplanned(record: Record, stack: Stack) -> None:
         raise ValueError("activations are fp32, expected the format of products: plans keep no wider ones between them")
 
 
-def _is_chunked(record: Record, stack: Stack) -> bool:
-    """Returns True where the loss is in chunks: as the row says, else as the software has it."""
+def _is_chunked(record: Record) -> bool | None:
+    """Returns whether the loss is in chunks, or in one kernel; None where the row does not say."""
     notes, loss = record.text("notes"), loss_of(record.notes)
+    if switch(record.notes, "cross-entropy-loss-fusion"):
+        return True
     if loss is not None:
         return loss
-    return says(CHUNKED, notes) or (bool(stack.chunked_loss) and not CHUNKED.search(notes))
+    return says(CHUNKED, notes) if CHUNKED.search(notes) else None
 
 
-def is_fused(record: Record, stack: Stack) -> bool:
-    """Returns True where attention keeps its scores out of memory.
+def is_fused(record: Record) -> bool | None:
+    """Returns whether attention keeps its scores out of memory; None where the row does not say.
 
     Raises:
         ValueError: a word for attention, or for Megatron's implementation of layers, that is not known.
@@ -183,8 +185,7 @@ def is_fused(record: Record, stack: Stack) -> bool:
         raise ValueError(f"transformer-impl is {layers}, expected local or transformer_engine")
     if layers == "local" or (backend != "auto" and fused(backend, "attention-backend") is False):
         return False
-    said = fused(record.text("flash_attention"))
-    return stack.fused_attention if said is None else said
+    return fused(record.text("flash_attention"))
 
 
 def _default_recompute(record: Record, stack: Stack, parallel: ParallelPlan) -> str:

@@ -70,7 +70,7 @@ class Here:
     def numbers(self, layers: int, *, compiled: bool) -> RunNumbers:
         """Returns what a run on it takes beyond its steps: torch.compile's start-up, and no cluster's overhead."""
         start_s = COMPILE_S + COMPILE_PER_LAYER_S * layers if compiled else 0.0
-        nothing = {"overhead": 0.0, "overhead_days": 1.0, "overhead_devices": 1.0, "overhead_flops": 1.0, "spread": 0.0}
+        nothing = {"overhead": 0.0, "overhead_days": 1.0, "overhead_devices": 1.0, "spread": 0.0}
         return RunNumbers(**nothing, start_s=start_s, source=ONE_MACHINE, recorded="")
 
     def assumptions(self, run: RunSpec, *, compiled: bool) -> tuple[Assumption, ...]:

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from trainwright.core.errors import RecipeError, about
 from trainwright.core.frozen import dataclass
@@ -18,6 +18,7 @@ from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.plan import Assumption
+from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
     DEFAULT_KERNELS,
     KernelChoice,
@@ -86,6 +87,7 @@ class Question:
     price: float | Mapping[str, float] | None = None
     flops_per_s: float | None = None
     """A rate that each device is said to hold, to compare with."""
+    fused_attention: bool | None = None
     fused_loss: bool | None = None
     update_in_backward: bool | None = None
     paged_moments: bool | None = None
@@ -168,3 +170,52 @@ def stretched(question: Question, sequence: int, assumptions: list[Assumption]) 
     source = f"{sequence / made_for:.3g} times the {made_for:,} tokens that the model was made for"
     assumptions.append(Assumption("rotary positions", "go on", "", "given", source, key="rotary_positions"))
     return replace(question, model=replace(model, context_tokens=sequence))
+
+
+class ImpliedKernels(TypedDict):
+    """What of a workload's kernels follows from its software."""
+
+    fused_attention: bool
+    fused_loss: bool
+
+
+def implied_kernels(software: Stack, *, attention: bool | None, loss: bool | None) -> ImpliedKernels:
+    """Returns what of a workload's kernels follows from its software, for plans and for published runs alike.
+
+    ``attention`` is whether its scores stay out of memory, ``loss`` whether logits are made in chunks; None: nobody
+    says so, and it is as the software has it.
+    """
+    return {
+        "fused_attention": software.fused_attention if attention is None else attention,
+        "fused_loss": bool(software.chunked_loss) if loss is None else loss,
+    }
+
+
+def kernels_of(question: Question, software: Stack, note: Callable[[Assumption], None]) -> ImpliedKernels:
+    """Returns the kernels that are meant; notes what nobody asked for, where it is not what most software does."""
+    attention = _attention(question)
+    kernels = implied_kernels(software, attention=attention, loss=_fused_loss(question, software))
+    if kernels["fused_loss"] and question.fused_loss is None:
+        as_in = "torchtune, TRL and Unsloth have" if software.chunked_loss is None else f"{software.name} has"
+        note(Assumption("loss", "in chunks", "", "default", f"logits are never whole, as {as_in} it", key="fused_loss"))
+    if attention is None and not kernels["fused_attention"] and question.model.is_divisible:
+        source = f"its scores are written to memory, as software {software.name!r} does"
+        note(Assumption("attention", "not fused", "", "default", source, key="fused_attention"))
+    return kernels
+
+
+def _attention(question: Question) -> bool | None:
+    """Returns whether attention is fused, where that is said: not in a recipe that drops scores out."""
+    if question.fused_attention is None and question.workload is not None and not question.workload.fused_attention:
+        return False
+    return question.fused_attention
+
+
+def _fused_loss(question: Question, software: Stack) -> bool | None:
+    """Returns whether logits are made in chunks, where that is said, and in tuning; never where there are none."""
+    if question.fused_loss is not None:
+        return question.fused_loss
+    logits = question.model.is_divisible and transformer(question.model).makes_logits
+    if question.workload is not None or not logits:
+        return False
+    return question.tunes if software.chunked_loss is None else None

@@ -15,7 +15,7 @@ from trainwright.planner.counts.adapters import beside
 from trainwright.planner.counts.lengths import spread_of
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.work import usable_precision
-from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.question import Question, kernels_of
 from trainwright.spec.convnet import transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.parts.batch_sizes import BatchPart, BatchSizes
@@ -95,7 +95,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         states=question.states or software.states,
         moments=_moments(question, software, note),
         adapter=adapter,
-        fused_loss=_fused_loss(question, software, note),
+        **kernels_of(question, software, note),
         update_in_backward=bool(question.update_in_backward),
         paged_moments=bool(question.paged_moments),
         activation_offload=bool(question.activation_offload),
@@ -148,20 +148,6 @@ def _adapter_of(question: Question, note: Note) -> Adapter:
             source += ", and no experts, which transformers keeps in one parameter; change `targets`"
         note(Assumption("adapters", ", ".join(adapter.targets), "", "default", source, key="adapters"))
     return adapter
-
-
-def _fused_loss(question: Question, software: Stack, note: Note) -> bool:
-    """Returns whether logits are made in chunks: where that is left open, as the software has it, else in tuning."""
-    if question.fused_loss is not None:
-        return question.fused_loss
-    usual = question.tunes if software.chunked_loss is None else software.chunked_loss
-    asked = usual and question.workload is None and question.model.is_divisible
-    chunked = asked and transformer(question.model).makes_logits
-    if chunked:
-        as_in = "torchtune, TRL and Unsloth have" if software.chunked_loss is None else f"{software.name} has"
-        source = f"logits are never whole, as {as_in} it"
-        note(Assumption("loss", "in chunks", "", "default", source, key="fused_loss"))
-    return chunked
 
 
 def _moments(question: Question, software: Stack, note: Note) -> MomentDtype | None:

@@ -27,6 +27,8 @@ from trainwright.spec.run import RunSpec
 ATTENTION_BACKWARD = 2.5
 """Fused attention's backward pass makes five products for the forward pass's two (Dao, 2023, section 3.1.2)."""
 SIXTEEN_BIT = ("bf16", "fp16")
+PRIOR_ROWS = 8
+"""How many published runs what is assumed of a generation or a stack is worth."""
 FLASH_GENERATIONS = ("ampere", "ampere-rtx", "ada", "hopper", "blackwell")
 """Those whose fused attention is one of ``spec.stack.Flash``."""
 
@@ -146,14 +148,25 @@ def kinds_of_doubt(run: RunSpec) -> Iterator[str]:
 def doubts(run: RunSpec, general: Efficiency) -> Iterator[float]:
     """Yields the deviations that a run's range has beside its stack's own."""
     names = ["source", *kinds_of_doubt(run)]
-    kind, seen = generation(run.cluster.device), run.stack.time.seen
-    if kind not in general.seen or (is_apart(run) and kind not in seen):
-        names.append("generation")
-    elif seen and kind not in seen:
-        names.append("untuned")
+    if others := doubt_of_generation(run, general):
+        yield others
+        names += ["untuned"] if others < general.doubt["generation"] else []
     if run.stack.time_of != run.stack.name:
         names.append("borrowed")
     yield from (general.doubt.get(name, 0.0) for name in names)
+
+
+def doubt_of_generation(run: RunSpec, general: Efficiency) -> float:
+    """Returns the deviation that a stack without runs on a generation of devices has for that; 0 for one with some.
+
+    It has what all other stacks have there: the fewer runs, the less that tells. Of another vendor's kernels they tell
+    nothing.
+    """
+    kind = generation(run.cluster.device)
+    if kind in run.stack.time.seen:
+        return 0.0
+    others = 0 if is_apart(run) else general.rows.get(kind, 0)
+    return general.doubt.get("generation", 0.0) * math.sqrt(PRIOR_ROWS / (PRIOR_ROWS + others))
 
 
 def is_apart(run: RunSpec) -> bool:

@@ -37,6 +37,9 @@ def test_rates_say_how_many_measured_runs_stand_behind_them():
     wider = math.exp(read_efficiency().doubt["generation"])
     assert (few.value, few.key) == (rows["npu"], THIN)
     assert few.source.startswith(f"none with software 'default': the range is wider, by a factor of {wider:.2f}")
+    rare = of_measured(scenario(on="8xp100-sxm-16gb").run)
+    assert (rare.value, rare.key) == (rows["pascal"], THIN)
+    assert "none with software 'default': the range is wider, by a factor of 1.31" in rare.source
     theirs = of_measured(scenario(on="8xascend-910b2", stack="mindspeed").run)
     assert theirs.key == THIN and "none with" not in theirs.source
     borrowed = of_measured(scenario(on="8xascend-910b2", stack="hf-peft").run)

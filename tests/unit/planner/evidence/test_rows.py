@@ -182,7 +182,7 @@ def test_a_table_without_a_needed_column_says_which(tmp_path):
     path = table(tmp_path / "runs.csv", {}, head=[name for name in PLAIN if name != "gpu"])
     with pytest.raises(DataError, match=r"runs.csv: not a table of published runs .*no column gpu.*published.md"):
         read_records(path)
-    with pytest.raises(DataError, match="no column id, framework"):
+    with pytest.raises(DataError, match="no column id, arch"):
         read_records(TOTALS)
     empty = tmp_path / "empty.csv"
     empty.write_text("")

@@ -7,7 +7,7 @@ from fixtures.published import TOTALS
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.planner.counts.parameters import active_parameters, total_parameters
-from trainwright.planner.evidence.rows import Record, read_records
+from trainwright.planner.evidence.rows import Record, read_tables
 from trainwright.planner.evidence.totals import (
     REQUIRED,
     mixture_of,
@@ -96,7 +96,7 @@ def test_rows_that_are_no_training_are_skipped_with_the_reason():
 def test_a_training_is_its_tokens_at_the_predicted_speed():
     once, twice = (total(training(gpu_hours=2e5, n_gpus=512, tokens=tokens)) for tokens in ("1e12", "2e12"))
     assert twice.steps_s * twice.devices == pytest.approx(2 * once.steps_s * once.devices, rel=0.01)
-    assert 1.7 * once.hours < twice.hours < 2 * once.hours  # what is larger loses less
+    assert 2 * once.hours < twice.hours < 2.1 * once.hours  # what is longer loses no less
     operations = once.hours * 3600 * once.mfu * PEAK
     assert operations == pytest.approx(6 * 7e9 * 1e12, rel=0.9)  # attention, restarts and idle nights on top
     assert once.low_hours < once.hours < once.high_hours
@@ -150,7 +150,7 @@ def test_a_mixture_of_a_size_has_it_and_its_active_size(size, active):
 @pytest.mark.parametrize(
     ("size", "tokens", "usd", "off"),
     [
-        (1.3e9, 26e9, 2e3, 0.55),
+        (1.3e9, 26e9, 2e3, 0.6),
         (2.7e9, 54e9, 6e3, 0.4),
         (6.7e9, 134e9, 30e3, 0.25),
         (13e9, 260e9, 100e3, 0.5),
@@ -159,12 +159,13 @@ def test_a_mixture_of_a_size_has_it_and_its_active_size(size, active):
     ],
 )
 def test_the_bill_for_gpts_of_1_to_70_billion(size, tokens, usd, off):
-    """MosaicML's table of 2022 (recall), A100 at $2 an hour: within 50 %, and inside the range.
+    """MosaicML's table of 2022 (recall), A100 at $2 an hour: most within 50 %, and inside the range.
 
     A company that sells trainings loses less of their time than the mean of published ones, which the overhead is.
 
     The prices of smaller models are round numbers that stand for 18 to 25 % MFU; the same company's benchmark of such
-    models on that device prints more than 45 % (llm-foundry's README).
+    models on that device prints more than 45 % (llm-foundry's README). Its configurations of 3B and more recompute
+    activations (mosaicml/llm-foundry:scripts/train/yamls/pretrain/mpt-3b.yaml, mpt-7b.yaml, mpt-30b.yaml).
     """
     row = training(
         model=f"MosaicGPT-{size / 1e9:g}B",
@@ -174,6 +175,8 @@ def test_the_bill_for_gpts_of_1_to_70_billion(size, tokens, usd, off):
         n_gpus=256,
         cost_usd=usd,
         source="$2/GPU-h",
+        seq_len=2048,
+        activation_checkpointing="full" if size > 2e9 else "none",
     )
     gpt = total(row)
     assert abs(gpt.ratio - 1) < off
@@ -185,15 +188,47 @@ def test_the_bill_for_gpts_of_1_to_70_billion(size, tokens, usd, off):
 
 
 def test_the_whole_table_is_replayed():
-    """A guard: the overhead of runs was set by these rows."""
-    totals, skipped = replay(read_records(TOTALS, required=REQUIRED))
-    assert len(totals) + len(skipped) == 60
-    assert len(totals) >= 30
+    """A guard: the overhead of runs was set by these rows. Bars: 20 % in the median, 5 % of bias, 80 % in range."""
+    rows = read_tables([TOTALS, TOTALS.with_name("collected_totals.csv")], required=REQUIRED)
+    totals = [each for row in rows for each in replay([row])[0]]  # one by one: lines of several tables are the same
+    assert (len(rows), len(totals)) == (74, 45)
     ratios = np.array([each.ratio for each in totals])
-    assert np.median(np.abs(ratios - 1)) < 0.25
-    assert 0.8 < np.median(ratios) < 1.25
+    assert np.median(np.abs(ratios - 1)) < 0.2
+    assert 0.95 < np.median(ratios) < 1.05
     inside = [each.low_hours <= each.reported_hours <= each.high_hours for each in totals]
-    assert np.mean(inside) >= 0.75
+    assert np.mean(inside) >= 0.8
+
+
+def test_a_row_says_how_it_trained():
+    """Columns that tables of runs have too; what a row does not say is chosen."""
+    said = {"framework": "gpt-neox", "seq_len": 2048, "global_batch": 1536, "micro_batch": 4, "tp": 2, "pp": 4}
+    row = training(n_gpus=96, dp_shard_or_fsdp="zero1", activation_checkpointing="full", flash_attention="no", **said)
+    free = training(n_gpus=96)
+    model, a100 = model_of(row), device("a100-sxm-80gb")
+    plan = replanned(row, model, a100, 96)
+    work, layout = plan.plan.workload, plan.plan.parallel
+    assert stack_of(row, model) == "megatron-deepspeed"
+    assert (work.sequence_tokens, work.batch_sequences) == (2048, 1536)
+    assert (work.recompute, work.fused_attention) == ("full", False)
+    assert (layout.tp, layout.pp, layout.micro_batch_sequences, layout.zero_stage) == (2, 4, 4, 1)
+    assert replanned(free, model, a100, 96).plan.workload.fused_attention
+    grouped = training(n_gpus=96, dp_shard_or_fsdp="hsdp:8")
+    layout = replanned(grouped, model, a100, 96).plan.parallel
+    assert (layout.dp_shard, layout.dp_replicate, layout.zero_stage) == (8, 12, 3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"framework": "abacus"}, "framework is abacus, expected software that the catalogue knows"),
+        ({"dp_shard_or_fsdp": "some"}, "dp_shard_or_fsdp is some, expected zero0 to zero3, or hsdp:N"),
+        ({"tp": "two"}, "tp is two, expected a number"),
+        ({"activation_checkpointing": "maybe"}, "activation_checkpointing is maybe"),
+    ],
+)
+def test_settings_that_are_not_understood_are_refused_by_name(columns, words):
+    totals, (skipped,) = replay([training(gpu_hours=80000, **columns)])
+    assert not totals and words in skipped.reason
 
 
 def test_the_batch_is_what_the_catalogue_prints_or_grows_with_the_devices():

@@ -1,5 +1,7 @@
 """Words of a row's settings become a workload, or are refused by name."""
 
+from dataclasses import replace
+
 import pytest
 
 from fixtures.published import record, workload
@@ -32,7 +34,11 @@ def test_what_is_computed_is_what_the_row_says():
         "int8",
     )
     assert workload(record(notes="attention-backend=unfused"), TITAN).fused_attention is False
-    assert workload(record(flash_attention=""), MEGATRON).fused_attention is MEGATRON.fused_attention
+    for software in (TITAN, MEGATRON):
+        for fuses in (True, False):  # whatever its file says today
+            flipped = replace(software, fused_attention=fuses)
+            assert workload(record(flash_attention=""), flipped).fused_attention is fuses
+            assert workload(record(flash_attention="yes"), flipped).fused_attention
     assert workload(record(notes="cross-entropy-loss-fusion"), TITAN).fused_loss
 
 

@@ -2,11 +2,14 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.published import record, workload
 from fixtures.questions import LLAMA, assumption, scenario
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.stacks import stack
+from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import choose
-from trainwright.planner.plan.question import Question, trained
+from trainwright.planner.plan.question import Question, implied_kernels, trained
 from trainwright.planner.plan.scenario import scenario_of
 
 
@@ -114,3 +117,45 @@ def test_more_blocks_for_further_tokens_than_a_model_has_are_refused():
     with pytest.raises(RecipeError, match="seen 99, expected at most 32"):
         trained(asked)
     assert trained(replace(asked, further_layers=2)).further_layers == 2
+
+
+# ------------------------------------------------------------------------------------------- what software implies
+@pytest.mark.parametrize("name", ["pytorch", "hf-trainer"])
+def test_what_software_implies_of_attention_moves_time_and_memory(monkeypatch, name):
+    """Whatever its file says of it today: scores that are written to memory take time, and are kept."""
+
+    def plan(fuses):
+        software = replace(stack(name), fused_attention=fuses)
+        monkeypatch.setattr("trainwright.planner.plan.scenario.stack", lambda _: software)
+        layout = {"dp_shard": 8, "zero_stage": 3, "micro_batch": 1}
+        asked = Question(model=LLAMA, on="8xh100-sxm", tokens=10**9, sequence_tokens=4096, stack=name)
+        found = planned(scenario_of(replace(asked, layout=layout, recompute="none", precision="bf16")))
+        forecast = found.choice.forecast
+        return found.plan.workload.fused_attention, float(forecast.step_s[0]), found.plan.estimate.memory.total_bytes
+
+    (fused, fast_s, small), (written, slow_s, large) = plan(True), plan(False)
+    assert (fused, written) == (True, False)
+    assert slow_s > 1.05 * fast_s and large > 1.05 * small
+
+
+@pytest.mark.parametrize("fuses", [True, False])
+@pytest.mark.parametrize("chunks", [True, False])
+def test_plans_and_published_runs_have_the_kernels_that_their_software_implies(monkeypatch, fuses, chunks):
+    software = replace(stack("torchtitan"), fused_attention=fuses, chunked_loss=chunks)
+    monkeypatch.setattr("trainwright.planner.plan.scenario.stack", lambda _: software)
+    mine = scenario(on="8xh100-sxm", stack="torchtitan", method="full").run.workload
+    theirs = workload(record(flash_attention="", notes="task=full-ft"), software)
+    kernels = implied_kernels(software, attention=None, loss=None)
+    assert kernels == {"fused_attention": fuses, "fused_loss": chunks}
+    assert (mine.fused_attention, mine.fused_loss) == (theirs.fused_attention, theirs.fused_loss) == (fuses, chunks)
+
+
+def test_what_is_said_of_attention_stands_and_what_software_implies_is_noted():
+    resolved = scenario(on="8xh100-sxm", stack="pytorch")
+    assert not resolved.run.workload.fused_attention
+    assert assumption(resolved, "attention").source == ("its scores are written to memory, as software 'pytorch' does")
+    assert scenario(on="8xh100-sxm", stack="pytorch", fused_attention=True).run.workload.fused_attention
+    # A recipe that drops attention's scores out has them written, whatever software trains it.
+    written = replace(resolved.run.workload, fused_attention=False)
+    again = scenario(on="8xh100-sxm", workload=written)
+    assert not again.run.workload.fused_attention and "attention" not in {each.name for each in again.assumptions}
