@@ -18,10 +18,10 @@ from trainwright.planner.counts.ranks import fullest
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.switches import moved_assumptions
-from trainwright.planner.plan.layout import Choice
+from trainwright.planner.plan.layout import Choice, mesh
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.sizes import AS_ASKED
-from trainwright.planner.plan.usual import USUAL
+from trainwright.planner.plan.usual import MESH, USUAL
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.ranking import PAID_LONGER
 from trainwright.spec.plan import Assumption, Origin
@@ -29,6 +29,7 @@ from trainwright.spec.workload import Workload
 
 RANK_HOST_BYTES, RANK_HOLDS = 4e9, "libraries, pinned buffers, the loader's workers"
 """Of one rank's process on its host, a default without a measurement, and what it holds there."""
+COMPARES = "other adapters may choose another: fix `zero_stage` in `layout` to compare their memory"
 RUN_KEYS = frozenset(("batch_ramp", "sequence", "length", "lengths", "batch", "adapters", "image_tokens", "software"))
 """Keys of assumptions about the run itself, wherever it is made."""
 
@@ -38,6 +39,7 @@ def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost
     return [
         *_of_run(scenario, workload, run),
         *_of_mixtures(scenario, workload, choice),
+        *_of_sharing(scenario, workload, choice),
         *_of_drives(choice.forecast),
         *moved_assumptions(choice.forecast, by_habit=scenario.may_offload),
         *_of_billing(scenario, run),
@@ -162,6 +164,24 @@ def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list
         name, source = "blocks that predict further tokens", "the model's own; 0 trains without them"
         notes.append(Assumption(name, model.further_layers, "", "catalog", source, key="further_layers"))
     return notes
+
+
+def _of_sharing(scenario: Scenario, workload: Workload, choice: Choice) -> list[Assumption]:
+    """Returns what ranks share of a model with adapters, where that is chosen, and why it is not another stage.
+
+    Fewer adapters may leave room for a faster stage that holds more: memory of two plans compares at one stage alone.
+    """
+    shard, stage = choice.parallel.dp_shard, choice.parallel.zero_stage
+    free = not scenario.layout.keys() & set(MESH) and "usual_zero_stage" not in scenario.usual
+    if workload.adapter is None or not free or choice.parallel.dp_replicate * shard == 1 or not choice.rejected:
+        return []
+    chosen = mesh(choice.parallel, choice.recompute).partition(";")[0]
+    others = (f"{each.name}: {each.reason}" for each in choice.rejected if each.name.partition(";")[0] != chosen)
+    value = "nothing" if shard == 1 else f"ZeRO-{stage}, {shard} ranks"
+    source = "; ".join(
+        filter(None, ("the fastest that fits, and of those as fast what holds least", next(others, ""), COMPARES))
+    )
+    return [Assumption("what ranks share", value, "", "default", source, key="sharing")]
 
 
 def _of_drives(forecast: Forecast) -> list[Assumption]:

@@ -195,3 +195,22 @@ def test_a_failure_is_the_same_number_with_the_same_source_in_a_plan_and_in_a_re
 def test_an_assumption_without_a_key_cannot_be_made():
     with pytest.raises(TypeError, match="key"):
         Assumption("memory of a device", 80.0, "GB", "catalog")
+
+
+def test_a_plan_of_adapters_says_what_ranks_share_and_why():
+    """With adapters on attention alone the whole model has room on each rank, and on all layers none: less memory."""
+    asked = Question(
+        model=catalogue_model("llama3-8b"), on="2xrtx-4090", method="lora", stack="axolotl", packing="on", price=1.0
+    )
+    few, all_linear = (planned(scenario_of(replace(asked, targets=(each,)))) for each in ("attention", "all-linear"))
+    assert few.plan.estimate.memory.total_bytes > all_linear.plan.estimate.memory.total_bytes
+    whole, shared = (
+        next(each for each in made.plan.estimate.assumptions if each.key == "sharing") for made in (few, all_linear)
+    )
+    assert (whole.value, shared.value) == ("nothing", "ZeRO-3, 2 ranks")
+    assert "; dp_replicate 2; micro batch 1, recompute full: 50" in shared.source and "may not fit" in shared.source
+    assert "fix `zero_stage` in `layout`" in shared.source
+    fixed = replace(asked, targets=("attention",), layout=parse_layout("zero_stage=3,dp_shard=2"))
+    assert "what ranks share" not in noted(fixed)
+    assert "what ranks share" not in noted(replace(asked, on="a100-sxm-80gb"))  # one rank
+    assert "what ranks share" not in noted(DENSE)
