@@ -103,7 +103,7 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
 
     Raises:
         RecipeError: there is no such file.
-        DataError: it is not UTF-8, lacks a required column, or has no row.
+        DataError: it is not UTF-8, or lacks a required column.
     """
     with _opened(path) as lines:
         reader = csv.DictReader(lines)
@@ -112,7 +112,7 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
             what, expected = "not a table of published runs", f"columns {', '.join(required)}, ..."
             fix = "docs/en/published.md lists them all"
             raise DataError(what, where=str(path), seen=f"no column {missing}", expected=expected, fix=fix)
-        records = [
+        return [
             Record(
                 line=reader.line_num,
                 values={name: (value or "").strip() for name, value in row.items() if isinstance(name, str)},
@@ -120,11 +120,6 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
             )
             for row in reader
         ]
-    if not records:
-        raise DataError(
-            "no row in this table", where=str(path), seen="its first line alone", expected="a run on each line"
-        )
-    return records
 
 
 def read_tables(paths: Sequence[Path], *, required: Sequence[str] = REQUIRED) -> list[Record]:
@@ -176,7 +171,11 @@ def read_runs(path: Path) -> Sequence[Record | FinishedRun]:
         DataError: it is neither, or lacks a required name.
     """
     if path.suffix == ".csv":
-        return read_records(path)
+        if not (records := read_records(path)):
+            raise DataError(
+                "no run in this file", where=str(path), seen="a first line alone", expected="a run on each line"
+            )
+        return records
     try:
         text = regular(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:

@@ -131,6 +131,8 @@ def show(report: Report, page: Page) -> None:
         + (f"; throughput off by {report.speed.median:.1%} in the median" if report.speed else "")
         + (f", memory by {report.memory.median:.1%}" if report.memory else "")
     )
+    if not report.rows and not report.unmeasured:
+        page.line("no row in these tables: nothing was read")
     lines = (("throughput", report.speed), ("throughput, from step times", report.derived), ("memory", report.memory))
     if rows := [(name, *cells(errors)) for name, errors in lines if errors is not None]:
         page.table(("", "rows", "median", "mean", "p90", "bias", "in range"), rows)

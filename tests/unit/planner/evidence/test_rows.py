@@ -165,10 +165,11 @@ def test_runs_in_json_may_have_a_byte_order_mark_and_tables_any_end_of_line(tmp_
     assert [each.line for each in read_records(tmp_path / "old.csv")] == [2, 3]
 
 
-def test_a_table_of_its_first_line_alone_says_that_it_has_no_row(tmp_path):
+def test_a_table_of_its_first_line_alone_teaches_nothing(tmp_path):
     (tmp_path / "none.csv").write_text(f"{','.join(REQUIRED)}\n")
-    with pytest.raises(DataError, match=r"none.csv: no row in this table \(seen its first line alone"):
-        read_records(tmp_path / "none.csv")
+    assert read_records(tmp_path / "none.csv") == []
+    with pytest.raises(DataError, match=r"none.csv: no run in this file \(seen a first line alone"):
+        read_runs(tmp_path / "none.csv")
 
 
 def test_short_and_long_lines_are_read_as_far_as_they_go(tmp_path):
