@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from trainwright.core.errors import TrainwrightError
 from trainwright.core.frozen import dataclass
-from trainwright.core.units import GIB, format_bytes
+from trainwright.core.units import GIB, MIB, format_bytes
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stack, unknown_stack
@@ -33,6 +33,8 @@ LEDGER = "ledger"
 MOST_OF_PEAK = 10.0
 """Times a device's peak that a table's row may compute: what is printed for one device is at times a whole node's (two
 of 1,375 published rows are at 1.3 and 8.7). More is no measurement."""
+LEAST_TOKENS_PER_S, MOST_TOKENS_PER_S = 1e-3, 1e9
+"""Of a device, whatever its peak: published rows lie between 16 and 468,110."""
 ROUNDED = 1.001 * GIB / 1e9
 """A measured GiB over the device's memory at most: data sheets say GB of what may be GiB, sources round."""
 
@@ -164,6 +166,9 @@ def question(record: Record) -> Row:
     if (share := share_of_peak(row) or 0.0) > MOST_OF_PEAK:
         what = f"{seen.tokens_per_s:.3g} tokens/s of a device are {share:.3g} times its peak"
         raise ValueError(f"{what}, expected what one device computes")
+    if not LEAST_TOKENS_PER_S <= (seen.tokens_per_s or 1.0) <= MOST_TOKENS_PER_S:
+        expected = f"from {LEAST_TOKENS_PER_S:g} to {MOST_TOKENS_PER_S:g}"
+        raise ValueError(f"{seen.tokens_per_s:.3g} tokens/s of a device, expected {expected}")
     return row
 
 
@@ -182,8 +187,10 @@ def share_of_peak(row: Row) -> float | None:
 
 
 def _refuse_overfull(run: RunSpec, record: Record, seen: Measured) -> None:
-    """Raises ValueError where more was measured than the device has; what was computed, or ran out, may be more."""
+    """Raises ValueError for no memory, or more than the device has; what was computed, or ran out, may be more."""
     device, most = run.cluster.device, run.cluster.device.memory_bytes * ROUNDED
+    if seen.memory_bytes is not None and seen.memory_bytes < MIB:
+        raise ValueError(f"peak_mem_gib_per_gpu is {record.text('peak_mem_gib_per_gpu')}, expected a MiB at least")
     if seen.out_of_memory or "analytic" in record.text("notes").lower() or (seen.memory_bytes or 0) <= most:
         return
     has = f"at most the {format_bytes(device.memory_bytes)} of {device.name}"
