@@ -35,7 +35,7 @@ def of_measured(run: RunSpec) -> Assumption:
     rows, name = general.rows.get(kind, 0), f"measured runs on {run.cluster.device.name} and its like"
     doubt = doubt_of_generation(run, general)
     wider = f"the range is wider, by a factor of {math.exp(doubt):.2f} (one deviation)"
-    if not rows:
+    if kind not in general.seen:
         return Assumption(name, 0.0, "", "default", f"never measured: {wider}", key=THIN)
     theirs = "" if software.time_of == software.name else f", whose rates are those of {software.time_of!r}"
     unseen = doubt > 0 and (is_apart(run) or rows < FEW_ROWS)
