@@ -78,7 +78,7 @@ def names(value: Any) -> tuple[str, ...]:
     """Returns the names of ``aws,gcp`` or of a list.
 
     Raises:
-        RecipeError: it has none, an empty one, or something else in it.
+        RecipeError: it has none, an empty one, one that cannot be printed, or something else in it.
     """
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else (value,)
     stripped = tuple(text(each).strip() for each in parts)
@@ -86,6 +86,8 @@ def names(value: Any) -> tuple[str, ...]:
         raise RecipeError("no name in this list", seen=shown(value), expected="names, such as a,b")
     if not all(stripped):
         raise RecipeError("an empty name in this list", seen=shown(value), expected="names, such as a,b")
+    if not all(map(str.isprintable, stripped)):
+        raise RecipeError("a name that cannot be printed", seen=shown(value), expected="names of one line")
     return stripped
 
 

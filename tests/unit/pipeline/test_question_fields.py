@@ -82,6 +82,7 @@ def test_every_reader_is_of_a_field_of_a_question():
         ("method", "dora", "method: unknown value .*expected one of full, lora, qlora"),
         ("clouds", ["aws", 3], "clouds: must be text"),
         ("clouds", " , ", "clouds: no name in this list"),
+        ("regions", "us\nwest", "regions: a name that cannot be printed"),
         ("clouds", "aws,,gcp", "clouds: an empty name in this list"),
         ("price", "1e30", "price: more than an hour of anything costs .*at most 100,000 dollars"),
         ("price", "h100-sxm=2,NVIDIA H100 SXM=3", "price: two prices of one device .*expected one of h100-sxm"),
