@@ -28,7 +28,11 @@ GPT2_VOCABULARY = 50257
 BERT_VOCABULARY = 30522
 LLAMA_VOCABULARY = 32000
 """Of Llama and Llama 2 (arXiv 2302.13971, section 2.1)."""
-ARCHITECTURES = ("llama", "mistral", "gpt", "moe", "bert", "falcon", "bloom", "mpt", "opt", "phi", "qwen", "gemma")
+ARCHITECTURES = (
+    *("llama", "mistral", "mixtral", "gpt", "moe", "bert", "falcon", "bloom", "mpt", "opt", "phi", "qwen", "gemma"),
+    *("deepseek", "nemotron", "grok", "glm", "internlm", "baichuan", "yi", "starcoder", "olmo", "granite", "dbrx"),
+    *("cohere", "command", "neox", "pythia", "stablelm", "dense", "decoder", "encoder", "transformer"),
+)
 """Words of which a row's architecture has one; no other network is counted."""
 MLA = LatentAttention(query_rank=1536, kv_rank=512, rope_size=64, value_size=128)
 """DeepSeek-V3's (arXiv 2412.19437, section 4.2), which rows with latent attention share unless they say otherwise."""

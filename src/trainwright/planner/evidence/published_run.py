@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from trainwright.core.errors import TrainwrightError
 from trainwright.core.frozen import dataclass
-from trainwright.core.units import GIB, MIB, format_bytes
+from trainwright.core.units import MIB, format_bytes
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stack, unknown_stack
@@ -35,8 +35,8 @@ MOST_OF_PEAK = 10.0
 of 1,375 published rows are at 1.3 and 8.7). More is no measurement."""
 LEAST_TOKENS_PER_S, MOST_TOKENS_PER_S = 1e-3, 1e9
 """Of a device, whatever its peak: published rows lie between 16 and 468,110."""
-ROUNDED = 1.001 * GIB / 1e9
-"""A measured GiB over the device's memory at most: data sheets say GB of what may be GiB, sources round."""
+MOST_OF_MEMORY = 2.0
+"""Times a device's memory that a table's row may hold: a device may be named without its size. More is another unit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,13 +187,13 @@ def share_of_peak(row: Row) -> float | None:
 
 
 def _refuse_overfull(run: RunSpec, record: Record, seen: Measured) -> None:
-    """Raises ValueError for no memory, or more than the device has; what was computed, or ran out, may be more."""
-    device, most = run.cluster.device, run.cluster.device.memory_bytes * ROUNDED
+    """Raises ValueError for no memory, or far more than the device has; what was computed, or ran out, may be more."""
+    device, most = run.cluster.device, run.cluster.device.memory_bytes * MOST_OF_MEMORY
     if seen.memory_bytes is not None and seen.memory_bytes < MIB:
         raise ValueError(f"peak_mem_gib_per_gpu is {record.text('peak_mem_gib_per_gpu')}, expected a MiB at least")
     if seen.out_of_memory or "analytic" in record.text("notes").lower() or (seen.memory_bytes or 0) <= most:
         return
-    has = f"at most the {format_bytes(device.memory_bytes)} of {device.name}"
+    has = f"about the {format_bytes(device.memory_bytes)} of {device.name} at most"
     raise ValueError(f"peak_mem_gib_per_gpu is {record.text('peak_mem_gib_per_gpu')}, expected {has}")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.frozen import dataclass
+from trainwright.core.units import GIB, format_bytes
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.evidence.published_run import Refused, Row, questions, share_of_peak
 from trainwright.planner.evidence.rows import read_runs
@@ -24,6 +25,8 @@ from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Correction, Reference, correction
 from trainwright.spec.plan import Interval
 
+ROUNDED = 1.001 * GIB / 1e9
+"""A measured GiB over the device's memory at most: data sheets say GB of what may be GiB, people round."""
 BEATEN = 2.0
 """Times the catalogue's peak of a processor that a run may compute."""
 
@@ -264,11 +267,21 @@ def known_runs(path: Path) -> list[Reference]:
 
 
 def _refuse_impossible(each: Judged, path: Path) -> None:
-    """Raises DataError for a run that computes more than its device can: tokens of all devices, or a wrong unit.
+    """Raises DataError for a run that computes or holds more than its device can: of all devices, or a wrong unit.
 
     A processor's peak is an estimate, which a run may beat.
     """
     share, device = share_of_peak(each.row), each.row.placed.run.cluster.device
+    held = each.row.measured.memory_bytes
+    if held is not None and not each.row.measured.out_of_memory and held > device.memory_bytes * ROUNDED:
+        seen, expected = f"a peak of {format_bytes(held)}", f"at most the {format_bytes(device.memory_bytes)} of one"
+        raise DataError(
+            "no {device} holds so much",
+            where=f"{path}, run {each.row.line}",
+            seen=seen,
+            expected=expected,
+            device=device.name,
+        )
     if share is not None and share > (BEATEN if device.kind == "cpu" else 1.0):
         seen = f"{each.row.measured.tokens_per_s:,.0f} tokens/s of a device, {share:.0%} of its peak"
         where, expected = f"{path}, run {each.row.line}", "tokens of one device"
