@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import trainwright
 from doubts import covered, doubts, figures, is_plain, kind_of_work, left_out_spreads, spread, summary
-from priors import PRIORS, WIDTHS
+from priors import MATMUL, PRIORS, WIDTHS
 from rate_fit import Data, Fit, Mask, gather, generation_of, lineage
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.evidence.published_run import questions
@@ -116,6 +116,8 @@ def write(outcome: Outcome) -> None:
     rows = Counter(map(generation_of, outcome.data.rows))
     place = lines.index("[efficiency]") + 1
     lines.insert(place, f"seen = {json.dumps(sorted(rows))}")
+    shares = (f"{name} = {share:g}  # {source}" for name, (share, source) in sorted(MATMUL.items()))
+    lines += ["", "[efficiency.matmul]", *shares]
     lines += ["", "[efficiency.rows]", *(f"{name} = {rows[name]}" for name in sorted(rows))]
     lines += ["", "[efficiency.doubt]", *(f"{name} = {value:.3g}" for name, value in outcome.doubts.items() if value)]
     (CATALOG / "efficiency.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")

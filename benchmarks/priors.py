@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from trainwright.hardware.catalogue.efficiency import MATMUL_SHARES
-
 MAMF = "maximum achievable matmul FLOP/s, stas00/ml-engineering@744d01e"
 FLASH_2 = "causal, heads of 128, forward and backward (arXiv 2307.08691, figures 5 to 7, recall)"
 ZYPHRA = "H100's FlashAttention-2 (rocm.blogs.amd.com/ecosystems-and-partners/zyphra, 2024-12-10)"
+MATMUL: dict[str, tuple[float, str]] = {
+    "hopper": (0.80, f"H100 SXM 794 of 989 TFLOP/s: {MAMF}"),
+    "ampere": (0.87, f"A100 SXM 271 of 312 TFLOP/s: {MAMF}"),
+    "blackwell": (0.75, f"B200 77.6 %, GB200 72.9 %: {MAMF}"),
+    "rocm": (0.55, f"MI300X 51 %, MI325X 60 %: {MAMF}"),
+    "hpu": (0.85, f"Gaudi2 97 %, Gaudi3 74 %: {MAMF}"),
+}
+"""Share of the dense bf16 peak that matrix products alone reach, by generation: what products are fitted from, and what
+devices' own shares are held against (``[efficiency.matmul]``). One that changes takes a fit that is written."""
 PRIORS: dict[str, tuple[float, float, str]] = {
-    "products.hopper": (MATMUL_SHARES["hopper"], 0.06, f"H100 SXM 794 of 989 TFLOP/s: {MAMF}"),
-    "products.ampere": (MATMUL_SHARES["ampere"], 0.06, f"A100 SXM 271 of 312 TFLOP/s: {MAMF}"),
-    "products.blackwell": (MATMUL_SHARES["blackwell"], 0.06, f"B200 77.6 %, GB200 72.9 %: {MAMF}"),
-    "products.rocm": (MATMUL_SHARES["rocm"], 0.1, f"MI300X 51 %, MI325X 60 %: {MAMF}"),
+    "products.hopper": (MATMUL["hopper"][0], 0.06, MATMUL["hopper"][1]),
+    "products.ampere": (MATMUL["ampere"][0], 0.06, MATMUL["ampere"][1]),
+    "products.blackwell": (MATMUL["blackwell"][0], 0.06, MATMUL["blackwell"][1]),
+    "products.rocm": (MATMUL["rocm"][0], 0.1, MATMUL["rocm"][1]),
     "products.tpu": (0.85, 0.06, f"TPU v6e 96.9 %: {MAMF}; older ones unknown"),
     "products.ampere-rtx": (0.85, 0.06, "as A100"),
     "products.ada": (0.75, 0.06, "default"),
@@ -19,7 +26,7 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "products.cores": (0.9, 0.06, "SGEMM of large matrices on V100: 14.1 of 15.7 TFLOP/s (recall); no tensor cores"),
     "products.npu": (0.70, 0.06, "default"),
     "products.neuron": (0.70, 0.06, "default"),
-    "products.hpu": (MATMUL_SHARES["hpu"], 0.06, f"Gaudi2 97 %, Gaudi3 74 %: {MAMF}"),
+    "products.hpu": (MATMUL["hpu"][0], 0.06, MATMUL["hpu"][1]),
     "products.default": (0.70, 0.06, "default"),
     "attention.ampere-flash-1": (0.40, 0.1, f"105 TFLOP/s of 312: {FLASH_2}"),
     "attention.ampere-flash-2": (0.68, 0.1, f"185 TFLOP/s of 312: {FLASH_2}"),

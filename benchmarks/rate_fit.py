@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from priors import PRIORS, WIDTHS
+from priors import MATMUL, PRIORS, WIDTHS
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.efficiency import generation
 from trainwright.hardware.catalogue.stacks import read_stack
@@ -24,7 +25,7 @@ from trainwright.planner.counts.work import Work
 from trainwright.planner.evidence.published_run import Row
 from trainwright.planner.forecast.communication.exchange import Exchange, exchange
 from trainwright.planner.forecast.time.step import combine
-from trainwright.planner.rates.catalogue import CATALOGUE, Rates, exposure_of, factors, reached
+from trainwright.planner.rates.catalogue import CATALOGUE, Factor, Rates, exposure_of, factors, reached
 
 Mask = NDArray[np.bool_]
 Table = TypeVar("Table", Work, Exchange, Layouts)
@@ -43,7 +44,10 @@ DERIVED_WEIGHT = 0.3
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """R rows as arrays [R]; ``names`` are, for each row and field of ``Rates``, the numbers whose product it is."""
+    """R rows as arrays [R]; ``names`` are, for each row and field of ``Rates``, the numbers whose product it is.
+
+    ``fixed`` [R, F] is the logarithm of what each field is multiplied by beside them, which is measured.
+    """
 
     rows: list[Row]
     work: Work
@@ -53,6 +57,7 @@ class Data:
     log_step_s: Numbers
     weight: Numbers
     names: list[list[tuple[str, ...]]]
+    fixed: Numbers
 
     @property
     def printed(self) -> Mask:
@@ -71,6 +76,7 @@ class Data:
             log_step_s=self.log_step_s[mask],
             weight=self.weight[mask],
             names=[self.names[place] for place in places],
+            fixed=self.fixed[mask],
         )
 
 
@@ -101,11 +107,25 @@ def numbers_of(row: Row, name: str) -> tuple[str, ...]:
 
 
 def lineage(stack: str) -> list[str]:
-    """A stack, and those of the releases before it."""
+    """A stack, and those of the releases before it.
+
+    Raises:
+        RecipeError: they lead back to one of themselves.
+    """
     found = [stack]
     while earlier := read_stack(found[-1]).follows:
+        if earlier in found:
+            seen = " after ".join((*found, earlier))
+            raise RecipeError("a release is its own successor", field="follows", seen=seen, expected="a first release")
         found.append(earlier)
     return found
+
+
+def rate_factors(row: Row) -> list[tuple[Factor, ...]]:
+    """The factors of each field of a row's rates, with the measured shares that the fit starts from."""
+    shares = {name: share for name, (share, _) in MATMUL.items()}
+    parts = factors(row.timed.run, replace(CATALOGUE.efficiency, matmul=shares))
+    return [parts[each.name] for each in fields(Rates)]
 
 
 def gather(rows: list[Row]) -> Data:
@@ -117,6 +137,7 @@ def gather(rows: list[Row]) -> Data:
     kept: list[Row] = []
     steps: list[float] = []
     names: list[list[tuple[str, ...]]] = []
+    fixed: list[list[float]] = []
     for row in rows:
         run, shape = row.timed.run, Layouts.one(row.timed)
         if not row.measured.tokens_per_s:
@@ -130,13 +151,11 @@ def gather(rows: list[Row]) -> Data:
         left.append(processors_left(run, shape))
         kept.append(row)
         steps.append(np.log(run.workload.step_tokens / shape.devices[0] / row.measured.tokens_per_s))
-        parts = factors(run, CATALOGUE.efficiency)
+        parts = rate_factors(row)
         names.append(
-            [
-                tuple(each for part in parts[field.name] for each in numbers_of(row, part.name))
-                for field in fields(Rates)
-            ]
+            [tuple(each for part in some if not part.fixed for each in numbers_of(row, part.name)) for some in parts]
         )
+        fixed.append([sum(math.log(part.value) for part in some if part.fixed) for some in parts])
     counts = Counter(row.source for row in kept)
     weight = [
         (DERIVED_WEIGHT if row.measured.derived else 1.0) / max(1.0, counts[row.source] / SOURCE_ROWS) ** 0.5
@@ -151,6 +170,7 @@ def gather(rows: list[Row]) -> Data:
         log_step_s=np.array(steps),
         weight=np.array(weight),
         names=names,
+        fixed=np.array(fixed),
     )
 
 
@@ -196,7 +216,8 @@ class Model:
 
     def _rates(self, values: Numbers) -> dict[str, Numbers]:
         table = np.concatenate([values, self.known, [0.0]])
-        return {name: np.exp(table[place].sum(axis=1)) for name, place in self.places.items()}
+        sums = zip(self.places.items(), self.data.fixed.T, strict=True)
+        return {name: np.exp(table[place].sum(axis=1) + fixed) for (name, place), fixed in sums}
 
     def _of(self, rates: Mapping[str, Numbers]) -> Numbers:
         rate, data = Rates(**rates), self.data

@@ -22,6 +22,9 @@ class Efficiency:
     attention: Mapping[str, float]
     precisions: Mapping[str, float]
     traffic: Mapping[str, float]
+    matmul: Mapping[str, float] = field(default_factory=dict)
+    """Measured share of the dense bf16 peak that matrix products alone reach, by generation: what ``products`` is
+    fitted from, and what a device's own measured share is held against."""
     doubt: Mapping[str, float] = field(default_factory=dict)
     """Deviations of the logarithm of a step's time that come to a stack's own, in squares: ``source`` for every run, as
     errors grow when their source is left out of the fit; others by kind of work; for a stack without runs on a

@@ -22,8 +22,6 @@ _CUDA = (
 )
 """Generations by the least compute capability; Turing's tensor cores are Volta's kind, and so it counts as Volta."""
 DEFAULT = "default"
-MATMUL_SHARES: Mapping[str, float] = {"ampere": 0.87, "hopper": 0.80, "blackwell": 0.75, "rocm": 0.55, "hpu": 0.85}
-"""Share of the dense bf16 peak that matrix products alone reach, by generation: what ``products`` is fitted from."""
 
 
 def generation(device: DeviceSpec) -> str:
@@ -34,9 +32,12 @@ def generation(device: DeviceSpec) -> str:
     return next(name for least, name in _CUDA if capability >= least)
 
 
-def matmul_reach(device: DeviceSpec) -> float:
-    """Returns what matrix products alone reach on a device, over what they do in its generation; 1 if unmeasured."""
-    usual, share = MATMUL_SHARES.get(generation(device)), matmul_share(device)
+def matmul_reach(device: DeviceSpec, shares: Mapping[str, float]) -> float:
+    """Returns what matrix products alone reach on a device, over what they do in its generation; 1 if unmeasured.
+
+    ``shares`` are those of generations (``Efficiency.matmul``).
+    """
+    usual, share = shares.get(generation(device)), matmul_share(device)
     return share / usual if share and usual else 1.0
 
 

@@ -148,8 +148,6 @@ class Work:
     lighter_ends: Values = 0.0
     """The same of first and last stage together, which one rank of a bidirectional pipeline has."""
     short_s: Values = 0.0
-    matmul: Values = 1.0
-    """What matrix products alone reach on the device, over what they do on others of its generation."""
     attention_again: Values = 0.0
     """1 where selective recomputation repeats attention between its products, and nothing else."""
     thin_heads: Values = 1.0

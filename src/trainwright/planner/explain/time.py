@@ -22,7 +22,7 @@ from trainwright.planner.forecast.padded import padded_run
 from trainwright.planner.forecast.time.passes import passes
 from trainwright.planner.plan.cluster import Planned
 from trainwright.planner.plan.shares import COMPUTE, COPIED, bound_by, exposed, step_without
-from trainwright.planner.rates.catalogue import Catalogue, Rates
+from trainwright.planner.rates.catalogue import Catalogue, Rates, factors
 
 _PHASES = {
     "forward": "kernels of the forward pass",
@@ -112,8 +112,7 @@ def _products(planned: Planned) -> Explanation:
         Term("U", first(work.unaligned_s) * peak, "FLOP", "of those whose sizes are no multiple of 128 bytes"),
         Term("u", first(rate.unaligned), "", "speed of those"),
         Term("P", peak, "FLOP/s", "dense peak of the device"),
-        Term("r", first(rate.products), "", "share of the peak reached, fitted"),
-        Term("g", first(work.matmul), "", "what products alone reach on this device, against its generation"),
+        Term("r", first(rate.products), "", "share of the peak reached: the product of what is named below"),
         Term("w", first(work.busy), "", "share of the tensor cores that whole waves of tiles keep busy"),
         Term("x", first(rate.tiles), "", "how much of that libraries lose, fitted"),
         Term("o", first(rate.operands), "", "share of B that nothing hides, fitted"),
@@ -121,9 +120,18 @@ def _products(planned: Planned) -> Explanation:
         *left,
     )
     about = "matrix products of the forward pass"
-    formula = f"m × c × ((F + U / u - U) / (P × r × g{' × k' if left else ''} × w ^ x) + o × B)"
+    formula = f"m × c × ((F + U / u - U) / (P × r{' × k' if left else ''} × w ^ x) + o × B)"
     source = f"NVIDIA, Matrix Multiplication Background User's Guide (tiles and waves); {_FIT}"
-    return Explanation("time.products", about, formula, terms, _forward_s(forecast, "products"), "s", source=source)
+    value, details = _forward_s(forecast, "products"), _of_products(forecast)
+    return Explanation("time.products", about, formula, terms, value, "s", source=source, details=details)
+
+
+def _of_products(forecast: Forecast) -> tuple[Term, ...]:
+    """Returns the numbers that a product's share of the peak is the product of."""
+    assert isinstance(forecast.source, Catalogue)
+    parts = factors(forecast.run, forecast.source.efficiency)["products"]
+    measured = "what products alone were measured to reach on the device, against its generation"
+    return tuple(Term("", each.value, "", f"{each.name}, {measured if each.fixed else 'fitted'}") for each in parts)
 
 
 def _attention(planned: Planned) -> Explanation:
@@ -187,7 +195,7 @@ def _routed(planned: Planned) -> tuple[Term, ...]:
 def _update(planned: Planned) -> Explanation:
     forecast = planned.choice.forecast
     (work, rate), device = _counted(forecast), planned.plan.cluster.device
-    whole, orthogonal_s = first(forecast.step.update), work.orthogonal_s / (rate.head * work.matmul)
+    whole, orthogonal_s = first(forecast.step.update), work.orthogonal_s / rate.head
     terms = (
         Term("u", first(rate.update), "", "traffic against one fused kernel's, fitted"),
         Term("B", first(work.update_s) * device.bytes_per_s, "bytes", "read and written once by one fused kernel"),

@@ -76,18 +76,23 @@ def tuned_key(device_generation: str, precision: str) -> str:
 
 
 class Factor(NamedTuple):
-    """A number of the catalogue, with the name that its files and fits give it."""
+    """A number of the catalogue, with the name that its files and fits give it; ``fixed``: measured, and not fitted."""
 
     name: str
     value: float
+    fixed: bool = False
 
 
 def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
     """Returns the numbers whose product each field of ``Rates`` is: of ``Efficiency``, or the stack (``stack.x``)."""
     workload, cluster, time = run.workload, run.cluster, run.stack.time
     kind = generation(cluster.device)
-    unit = kind if on_tensor_cores(cluster.device, workload.precision) else "cores"
-    device = (_entry("products", general.products, unit),)
+    # What each matrix product passes through: its share in a generation, and this device's against others of that.
+    if on_tensor_cores(cluster.device, workload.precision):
+        measured = Factor("matmul", matmul_reach(cluster.device, general.matmul), fixed=True)
+        device: tuple[Factor, ...] = (_entry("products", general.products, kind), measured)
+    else:
+        device = (_entry("products", general.products, "cores"),)
     # Fused attention's share of a rate stands by kernel too where there are several.
     kernel = f"{kind}-{run.stack.flash}" if kind in FLASH_GENERATIONS else kind
     flash = _entry("attention", general.attention, kernel)
@@ -233,10 +238,8 @@ class Catalogue:
     def work(self, run: RunSpec, layouts: Layouts) -> Work:
         """Returns the counted work, at the datasheet's rates."""
         model, workload, device = run.model, run.workload, run.cluster.device
-        tensor_cores = on_tensor_cores(device, workload.precision)
-        matmul = matmul_reach(device) if tensor_cores else 1.0
         if isinstance(model, ConvNetSpec):
-            return replace(convnet_work(model, workload, layouts, device), matmul=matmul)
+            return convnet_work(model, workload, layouts, device)
         stack = run.stack
         written = stack.full_update_bytes if workload.element_bytes == 4 else None
         counted = forward_work(
@@ -250,7 +253,7 @@ class Catalogue:
             adapter_moves=adapter_moves(stack),
             double_quantised=stack.memory.double_quantised,
         )
-        return replace(counted, matmul=matmul, attention_again=float(stack.selective == "attention"))
+        return replace(counted, attention_again=float(stack.selective == "attention"))
 
     def rates(self, run: RunSpec) -> Rates:
         """Returns every rate of the run, by name."""
@@ -269,14 +272,14 @@ def reached(work: Work, rate: Rates, *, left: Values = 1.0) -> Kernels:
 
     Sending to experts keeps processors from computing while it overlaps; ``left`` is the share that it leaves.
     """
-    aligned = (work.products_s + (1 / rate.unaligned - 1) * work.unaligned_s) / work.matmul
+    aligned = work.products_s + (1 / rate.unaligned - 1) * work.unaligned_s
     products = aligned / (rate.products * work.busy**rate.tiles * left) + rate.operands * work.operands_s
     attention = (work.thin_heads * work.attention_s + rate.ramp * work.short_s) / (rate.attention * left)
     fused = np.where(np.asarray(work.compiled) > 0, rate.compiled, rate.traffic)
     moved = fused * work.traffic_s + rate.scores * work.scores_s + rate.encoder * work.encoder_s
     between = (moved + rate.adapted * work.adapted_s) / rate.bandwidth
     dequantised = (rate.dequantised * work.dequantised_s + work.changed_s) / rate.bandwidth
-    head, loss = work.head_s / (rate.head * work.matmul), rate.loss * work.loss_s
+    head, loss = work.head_s / rate.head, rate.loss * work.loss_s
     forward = products + attention + between + dequantised
     # Scores that fused attention never writes are no reason to repeat it: it costs its whole forward pass all the same.
     core = (attention + rate.scores * work.scores_s / rate.bandwidth) / np.maximum(forward, TINY_S)
@@ -286,7 +289,7 @@ def reached(work: Work, rate: Rates, *, left: Values = 1.0) -> Kernels:
         weight=(work.backward_products - 1) * products,
         head=head + loss / 2,
         head_backward=work.backward_products * head + loss / 2,
-        update=rate.update * work.update_s / rate.bandwidth + work.orthogonal_s / (rate.head * work.matmul),
+        update=rate.update * work.update_s / rate.bandwidth + work.orthogonal_s / rate.head,
         casts=rate.casts * work.casts_s / rate.bandwidth,
         launches=rate.launch_s * (work.kernels + rate.expert_kernels * work.expert_layers),
         again=np.where(np.asarray(work.attention_again) > 0, core, rate.selective),

@@ -82,9 +82,11 @@ def test_every_number_was_fitted_or_is_a_default_of_that_name():
 
 def test_matrix_products_alone_reach_what_was_measured_on_a_device_and_elsewhere_what_its_generation_does():
     """stas00/ml-engineering, maximum achievable matmul FLOPS in bf16: 418.7 of 432 TFLOP/s, 1,243 of 1,677."""
-    gaudi2, gaudi3 = matmul_reach(device("gaudi2")), matmul_reach(device("gaudi3"))
+    shares = read_efficiency().matmul
+    gaudi2, gaudi3 = (matmul_reach(device(name), shares) for name in ("gaudi2", "gaudi3"))
     assert gaudi2 / gaudi3 == pytest.approx(418.7 / 432 * 1677 / 1243, rel=0.01)
-    assert matmul_reach(device("l40s")) == matmul_reach(device("h20")) == 1
+    assert matmul_reach(device("gaudi2"), {"hpu": 418.7 / 432 / 2}) == pytest.approx(2, rel=1e-3)
+    assert matmul_reach(device("l40s"), shares) == matmul_reach(device("h20"), shares) == 1
     for name in device_names():
         share = matmul_share(device(name))
         assert share is None or (0 < share < 1 and "matmul_flops_per_s" in device(name).sources), name

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from fixtures.formulas import evaluated
@@ -29,3 +31,14 @@ def test_what_is_sent_to_experts_is_detailed(both_ways):
     assert details[hidden] > 20 * waited["expert parallelism"]
     dense = planned(scenario_of(Question(model=model("llama3-8b"), on="8xh100-sxm")))
     assert explain(dense, "time.communicate").details == ()
+
+
+def test_the_share_that_products_reach_is_the_product_of_the_numbers_named():
+    """On an A100 of the PCIe kind: of its generation, of the format, and measured on the device (252.9 of 312)."""
+    some = planned(scenario_of(Question(model=model("llama3-8b"), on="8xa100-pcie-40gb")))
+    explained = explain(some, "time.products")
+    named = {term.meaning.partition(",")[0]: term.value for term in explained.details}
+    assert named["matmul"] == pytest.approx(252.9 / 312 / 0.87)
+    assert set(named) == {"products.ampere", "precisions.bf16", "matmul"}
+    reached = next(term.value for term in explained.terms if term.symbol == "r")
+    assert math.prod(named.values()) == pytest.approx(reached)

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from trainwright.hardware.catalogue.efficiency import read_efficiency
+from trainwright.hardware.catalogue.efficiency import matmul_reach, read_efficiency
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack, stack_names
@@ -109,6 +109,9 @@ def test_every_number_bears_the_name_that_the_catalogue_files_give_it():
     """Names are what a fit writes back: a field, or a table's entry, of ``Efficiency`` or of a stack's times."""
     run = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("4xrtx-4090"), stack=stack("torchtitan"))
     for factor in (each for parts in factors(run, read_efficiency()).values() for each in parts):
+        if factor.fixed:
+            assert (factor.name, factor.value) == ("matmul", matmul_reach(run.cluster.device, read_efficiency().matmul))
+            continue
         owner = run.stack.time if factor.name.startswith("stack.") else read_efficiency()
         table, _, entry = factor.name.removeprefix("stack.").partition(".")
         value = getattr(owner, table)
@@ -187,19 +190,36 @@ def test_a_stack_with_anothers_numbers_is_less_certain_than_it():
     assert read_efficiency().doubt["borrowed"] > 0.1
 
 
-def test_products_take_as_long_as_was_measured_on_the_device_itself_on_tensor_cores_alone():
-    layouts = Layouts.of([ParallelPlan()], ["none"], WORK)
-    whole = {}
-    for name, precision in (("gaudi2", "bf16"), ("a100-pcie-40gb", "bf16"), ("a100-pcie-40gb", "fp32")):
-        one = cluster(f"1x{name}")
-        run = RunSpec(model=LLAMA, workload=replace(WORK, precision=precision), cluster=one, stack=stack("hf-trainer"))
-        whole[name, precision] = Catalogue().work(run, layouts)
-    assert whole["gaudi2", "bf16"].matmul == pytest.approx(418.7 / 432 / 0.85)
-    assert whole["a100-pcie-40gb", "bf16"].matmul == pytest.approx(252.9 / 312 / 0.87)
-    assert whole["a100-pcie-40gb", "fp32"].matmul == 1
-    work, rate = whole["gaudi2", "bf16"], reached(on="1xgaudi2")
-    twice = kernels_of(replace(work, matmul=2 * work.matmul, loss_s=0.0 * work.loss_s), rate)
-    without = replace(work, operands_s=0.0 * work.operands_s)
-    halved = kernels_of(replace(without, matmul=2 * work.matmul), rate).weight
-    assert 2 * halved == pytest.approx(kernels_of(without, rate).weight)
-    assert 2 * twice.head == pytest.approx(work.head_s / rate.head / work.matmul)
+def test_each_product_passes_once_through_what_was_measured_on_the_device_itself():
+    """On tensor cores: of blocks, of the head, of attention, fused or not, and of Muon's update."""
+    general = read_efficiency()
+    for name, precision, measured in (
+        ("gaudi2", "bf16", 418.7 / 432 / 0.85),
+        ("a100-pcie-40gb", "bf16", 252.9 / 312 / 0.87),
+        ("a100-pcie-40gb", "fp32", 1.0),
+    ):
+        for fused in (True, False):
+            work = replace(WORK, precision=precision, fused_attention=fused)
+            run = RunSpec(model=LLAMA, workload=work, cluster=cluster(f"1x{name}"), stack=stack("hf-trainer"))
+            on_it, elsewhere = rates(run, general), rates(run, replace(general, matmul={}))
+            for field in ("products", "head", "attention"):
+                once = getattr(on_it, field) / getattr(elsewhere, field)
+                assert once == pytest.approx(measured), (name, field, fused)
+            rest = [each.name for each in fields(Rates) if each.name not in ("products", "head", "attention")]
+            assert [getattr(on_it, each) for each in rest] == [getattr(elsewhere, each) for each in rest]
+
+
+def test_kernels_take_as_much_longer_as_their_rates_are_lower():
+    run = RunSpec(
+        model=LLAMA,
+        workload=replace(WORK, optimizer="muon"),
+        cluster=cluster("1xa100-pcie-40gb"),
+        stack=stack("hf-trainer"),
+    )
+    layouts, rate = Layouts.of([ParallelPlan()], ["none"], WORK), rates(run, read_efficiency())
+    counted = Catalogue().work(run, layouts)
+    products = replace(counted, operands_s=0.0, loss_s=0.0, update_s=0.0)
+    one, half = kernels_of(products, rate), kernels_of(products, replace(rate, products=rate.products / 2))
+    assert half.weight == pytest.approx(2 * one.weight)
+    head = kernels_of(products, replace(rate, head=rate.head / 2))
+    assert head.head == pytest.approx(2 * one.head) and head.update == pytest.approx(2 * one.update)
