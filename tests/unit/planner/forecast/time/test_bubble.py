@@ -1,20 +1,18 @@
 """A step with a pipeline takes what its schedule takes, event by event, with the stages that it has."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.fixed_rates import IDEAL, FixedRates, combine
+from fixtures.fixed_rates import IDEAL, FixedRates, combine, counted_work, silence
 from fixtures.planned_models import LLAMA
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.ranks import slowest_layers
-from trainwright.planner.counts.work import Work
-from trainwright.planner.forecast.communication.exchange import Exchange
 from trainwright.planner.forecast.time import bubble
 from trainwright.planner.forecast.time.bubble import layers_of_chunks, repeated_s
 from trainwright.planner.forecast.time.pipeline import simulate
@@ -25,26 +23,11 @@ WORK = Workload(sequence_tokens=512, batch_tokens=512 * 64, steps=1, precision="
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 
 
-def work(layers, **seconds):
-    rest = {field.name: np.zeros(1) for field in fields(Work)} | {
-        "busy": np.ones(1),
-        "matmul": np.ones(1),
-        "backward_products": 2.0,
-    }
-    return Work(**rest | {"layers": np.array([float(layers)])} | {k: np.array([v]) for k, v in seconds.items()})
-
-
 def idle_s(blocks, each, sent, layouts, rate):
     model = replace(LLAMA, layers=blocks)
     run = RunSpec(model=model, workload=WORK, cluster=cluster("8xh100-sxm"), stack=stack("default"))
     source = FixedRates(each, rate)
     return bubble.idle_s(run, source, source.kernels(run, layouts), sent, layouts)
-
-
-def silence(**seconds):
-    return Exchange(
-        **({field.name: np.zeros(1) for field in fields(Exchange)} | {k: np.array([v]) for k, v in seconds.items()})
-    )
 
 
 def shape(**plan):
@@ -74,7 +57,7 @@ def test_stages_hold_all_layers_and_none_more_than_the_slowest(layers, stages, c
 @pytest.mark.parametrize("pp", [2, 8, 16])
 def test_of_equal_stages_the_closed_form_is_exact(schedule, pp):
     plan = shape(pp=pp, schedule=schedule, virtual_stages=2 if schedule == "interleaved" else 1)
-    each = work(2, products_s=1.0, attention_s=0.25, traffic_s=0.125)
+    each = counted_work(layers=2, products_s=1.0, attention_s=0.25, traffic_s=0.125)
     closed = combine(each, silence(), plan, IDEAL).idle[0]
     assert idle_s(2 * pp, each, silence(), plan, IDEAL) == pytest.approx(closed)
 
@@ -82,7 +65,7 @@ def test_of_equal_stages_the_closed_form_is_exact(schedule, pp):
 def test_stages_without_the_head_are_waited_for_no_longer_than_they_take():
     """1F1B: the last stage starts when the others have passed a micro batch on, and then has work to the end."""
     plan = shape(pp=4)
-    each = work(2, products_s=1.0, head_s=0.5)
+    each = counted_work(layers=2, products_s=1.0, head_s=0.5)
     assert idle_s(8, each, silence(), plan, IDEAL) == pytest.approx(3 * 3.0)
     assert combine(each, silence(), plan, IDEAL).idle[0] == pytest.approx(3 * 4.5)
 
@@ -90,7 +73,7 @@ def test_stages_without_the_head_are_waited_for_no_longer_than_they_take():
 def test_ends_with_a_layer_less_make_room_for_the_head():
     """14 layers on 4 ranks are 3, 4, 4, 3; a head as long as a layer makes the last as slow as the middle ones."""
     plan = shape(pp=4)
-    each = work(4, products_s=4.0, head_s=1.0)
+    each = counted_work(layers=4, products_s=4.0, head_s=1.0)
     step = combine(each, silence(), plan, IDEAL)
     phases = step.total_s[0] - step.idle[0]
     total = phases + idle_s(14, each, silence(), plan, IDEAL)
@@ -102,14 +85,14 @@ def test_ends_with_a_layer_less_make_room_for_the_head():
 
 def test_published_runs_say_how_much_of_it_is_waited():
     plan = shape(pp=4)
-    each = work(2, products_s=1.0)
+    each = counted_work(layers=2, products_s=1.0)
     half = idle_s(8, each, silence(), plan, replace(IDEAL, bubble=0.5))
     assert half == pytest.approx(0.5 * idle_s(8, each, silence(), plan, IDEAL))
 
 
 def test_what_is_sent_while_stages_work_is_not_waited_for_twice():
     """Interleaved stages send four times as often, and hide it; the step is no shorter than work and sends together."""
-    each, sent = work(2, products_s=1.0), silence(pipeline_s=0.1)
+    each, sent = counted_work(layers=2, products_s=1.0), silence(pipeline_s=0.1)
     plan = shape(pp=4, schedule="interleaved", virtual_stages=4)
     silent, heard = (idle_s(16, each, beside, plan, IDEAL) for beside in (silence(), sent))
     assert 0 <= heard < silent
@@ -118,14 +101,14 @@ def test_what_is_sent_while_stages_work_is_not_waited_for_twice():
 def test_waits_of_launches_and_collectives_are_part_of_a_stages_time():
     plan = shape(pp=4)
     slow = replace(IDEAL, launch_s=1e-3)
-    each, sent = work(2, products_s=0.001, kernels=1000.0), silence(tensor_s=0.5)
+    each, sent = counted_work(layers=2, products_s=0.001, kernels=1000.0), silence(tensor_s=0.5)
     assert idle_s(8, each, sent, plan, slow) == pytest.approx(combine(each, sent, plan, slow).idle[0])
 
 
 @pytest.mark.parametrize("pp", [2, 4, 8])
 def test_both_ways_the_closed_form_is_near(pp):
     """Half of the head on the first rank, hops and experts hidden by the other direction; 16 micro batches."""
-    each = work(2, products_s=1.0, traffic_s=0.5)
+    each = counted_work(layers=2, products_s=1.0, traffic_s=0.5)
     for sent in (silence(), silence(expert_s=0.4), silence(expert_s=0.2, pipeline_s=0.1)):
         plan = shape(pp=pp, schedule="dualpipe")
         step = combine(each, sent, plan, IDEAL)
@@ -134,7 +117,7 @@ def test_both_ways_the_closed_form_is_near(pp):
 
 
 def test_without_a_pipeline_or_its_schedule_nothing_is_played():
-    each = work(8, products_s=1.0)
+    each = counted_work(layers=8, products_s=1.0)
     assert idle_s(8, each, silence(), shape(), IDEAL) is None
     uneven = Layouts.of([ParallelPlan(pp=3, schedule="interleaved", virtual_stages=2)], ["none"], WORK)
     assert idle_s(12, each, silence(), uneven, IDEAL) is None  # 64 micro batches in rounds of 3

@@ -1,35 +1,18 @@
 """A micro batch's passes: what hides what, and which rank is the slowest."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.fixed_rates import IDEAL, combine
+from fixtures.fixed_rates import IDEAL, combine, counted_work, silence
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.work import Work
-from trainwright.planner.forecast.communication.exchange import Exchange
 from trainwright.planner.forecast.time.passes import longer
 from trainwright.spec.workload import ParallelPlan, Workload
 
 WORK = Workload(sequence_tokens=512, batch_tokens=512 * 64, steps=1, precision="bf16", optimizer="adamw")
-
-
-def work(layers, **seconds):
-    rest = {field.name: np.zeros(1) for field in fields(Work)} | {
-        "busy": np.ones(1),
-        "matmul": np.ones(1),
-        "backward_products": 2.0,
-    }
-    return Work(**rest | {"layers": np.array([float(layers)])} | {k: np.array([v]) for k, v in seconds.items()})
-
-
-def silence(**seconds):
-    return Exchange(
-        **({field.name: np.zeros(1) for field in fields(Exchange)} | {k: np.array([v]) for k, v in seconds.items()})
-    )
 
 
 def shape(**plan):
@@ -37,7 +20,7 @@ def shape(**plan):
 
 
 def test_pairs_hide_what_experts_are_sent():
-    each, sent = work(2, products_s=1.0), silence(expert_s=0.5)
+    each, sent = counted_work(layers=2, products_s=1.0), silence(expert_s=0.5)
     one, both = (combine(each, sent, shape(pp=4, schedule=name), IDEAL) for name in ("1f1b", "dualpipe"))
     assert one.communicate[0] == pytest.approx(16 * 2 * 0.5)
     assert both.communicate[0] < 0.03 * one.communicate[0]
@@ -47,7 +30,7 @@ def test_pairs_hide_what_experts_are_sent():
 
 
 def test_the_head_is_halved_where_a_rank_has_it_for_half_of_the_micro_batches():
-    each = work(2, products_s=1.0, head_s=0.5)
+    each = counted_work(layers=2, products_s=1.0, head_s=0.5)
     one, both = (combine(each, silence(), shape(pp=4, schedule=name), IDEAL) for name in ("1f1b", "dualpipe"))
     assert one.forward[0] == pytest.approx(16 * 1.5) and both.forward[0] == pytest.approx(16 * 1.25)
 
@@ -55,7 +38,7 @@ def test_the_head_is_halved_where_a_rank_has_it_for_half_of_the_micro_batches():
 def test_the_rank_with_the_head_is_the_slowest_only_if_its_fewer_layers_leave_it_so():
     """Four layers of 1 s, and at the end three with a head."""
     for head, slowest in ((0.5, 4.0), (1.5, 4.5)):
-        each = replace(work(4, products_s=4.0, head_s=head), lighter=np.array([0.25]))
+        each = replace(counted_work(layers=4, products_s=4.0, head_s=head), lighter=np.array([0.25]))
         assert combine(each, silence(), shape(pp=4), IDEAL).forward[0] == pytest.approx(16 * slowest)
 
 
