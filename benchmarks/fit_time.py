@@ -157,6 +157,8 @@ def stack_tables(name: str, outcome: Outcome) -> list[str]:
         for key, value in outcome.values.items():
             if key.startswith(prefix):
                 own[key.removeprefix(prefix)] = own.get(key.removeprefix(prefix), 1.0) * value
+    if "tensor" in own:  # no more than all of a message is exposed, as the fit counts it
+        own["tensor"] = min(own["tensor"], 1 / outcome.values["tensor"])
     own = {key: value for key, value in sorted(own.items()) if value != 1}
     tuned = [f"{key.removeprefix('tuned.')} = {value:.3g}" for key, value in own.items() if key.startswith("tuned.")]
     return [

@@ -22,7 +22,7 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "products.tpu": (0.85, 0.06, f"TPU v6e 96.9 %: {MAMF}; older ones unknown"),
     "products.ampere-rtx": (0.85, 0.06, "as A100"),
     "products.ada": (0.75, 0.06, "default"),
-    "products.volta": (0.75, 0.06, "default"),
+    "products.volta": (0.75, 0.1, "default: no measurement of products alone"),
     "products.cores": (0.9, 0.06, "SGEMM of large matrices on V100: 14.1 of 15.7 TFLOP/s (recall); no tensor cores"),
     "products.npu": (0.70, 0.06, "default"),
     "products.neuron": (0.70, 0.06, "default"),

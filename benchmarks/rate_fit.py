@@ -36,8 +36,10 @@ SOURCE_ROWS = 40
 """A source with more rows than this counts as much as one with so many."""
 STEP = 1e-6
 """Of a rate's logarithm, for its slope."""
-TOLD = 0.02
+TOLD = 0.025
 """A number whose logarithm the rows move by less stays its prior, and the others are fitted once more."""
+SHARES = ("tensor", "context", "expert")
+"""Rates that are the share of messages' time which nothing hides: no more than all of it."""
 DERIVED_WEIGHT = 0.3
 """Weight of rows whose tokens per second follow from a printed step time."""
 
@@ -220,9 +222,14 @@ class Model:
         return {name: np.exp(table[place].sum(axis=1) + fixed) for (name, place), fixed in sums}
 
     def _of(self, rates: Mapping[str, Numbers]) -> Numbers:
-        rate, data = Rates(**rates), self.data
+        rate, data = Rates(**bounded(rates)), self.data
         kernels = reached(data.work, rate, left=data.left)
         return np.log(combine(kernels, data.sent, data.shape, exposure_of(rate)).total_s)
+
+
+def bounded(rates: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """Rates [R] by name, of which shares are at most 1: what is slower beyond that, other numbers have to explain."""
+    return {name: np.minimum(rate, 1.0) if name in SHARES else rate for name, rate in rates.items()}
 
 
 class Fit:

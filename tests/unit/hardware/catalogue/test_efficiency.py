@@ -4,6 +4,7 @@ import pytest
 
 from trainwright.hardware.catalogue.devices import device, device_names
 from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, matmul_reach, matmul_share, read_efficiency
+from trainwright.hardware.catalogue.stacks import stack, stack_names
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.efficiency import Efficiency
 
@@ -58,7 +59,7 @@ def test_shares_of_rates_are_shares_and_multiples_are_multiples():
     assert all(multiple > 0.8 for multiple in rates.traffic.values())
     assert rates.traffic["eager"] > rates.traffic["compiled"] >= 0.9
     assert 1e-6 < rates.launch_s < 1e-4
-    assert 1 < rates.adapted < 10
+    assert 0.8 < rates.adapted < 10
 
 
 def test_every_kind_of_doubt_widens_and_generations_without_rows_are_not_seen():
@@ -104,3 +105,10 @@ def test_the_share_that_products_reach_is_of_the_catalogues_own_peak(name, share
 @pytest.mark.parametrize(("name", "as_measured"), [("mi350x", "mi355x"), ("gb300", "b300-sxm")])
 def test_devices_of_the_same_chips_reach_the_same_share_of_their_peaks(name, as_measured):
     assert matmul_share(device(name)) == pytest.approx(matmul_share(device(as_measured)), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_no_software_leaves_more_of_its_messages_exposed_than_all(name):
+    general, time = read_efficiency(), stack(name).time
+    assert 0 < general.tensor * time.tensor <= 1.005  # written to three digits
+    assert 0 < general.context <= 1 and 0 < general.expert <= 1

@@ -139,7 +139,7 @@ def test_first_tokens_as_measured():
         for name, weights, tp, prompt, on, s in FIRST_TOKEN
     ]
     # Farthest: 128 rows over four devices, whose few tiles libraries split along what is summed.
-    assert median(errors) < 0.1 and max(errors) < 0.45
+    assert median(errors) < 0.1 and max(errors) < 0.46
 
 
 def test_largest_batch_and_length_are_the_last_that_fit():
