@@ -139,6 +139,14 @@ def show(report: Report, page: Page) -> None:
     if report.verdicts is not None:
         page.line()
         page.line(_verdict(report.verdicts))
+    _groups(report, page)
+    if rows := [*map(_speed_row, report.worst_speed), *map(_memory_row, report.worst_memory)]:
+        page.line()
+        page.table(("worst rows", "framework", "device", "predicted", "measured", "ratio"), rows)
+    _not_judged(report, page)
+
+
+def _groups(report: Report, page: Page) -> None:
     for by in dict.fromkeys(group.by for group in report.groups):
         page.line()
         page.table(
@@ -149,31 +157,20 @@ def show(report: Report, page: Page) -> None:
                 if group.by == by and (group.speed or group.memory)
             ],
         )
-    rate: list[tuple[object, ...]] = [
-        (
-            each.row.id,
-            each.row.framework,
-            each.row.device,
-            f"{each.tokens_per_s.mid:,.0f} tokens/s",
-            f"{each.row.measured.tokens_per_s:,.0f} tokens/s",
-            f"{each.speed_ratio:.2f}",
-        )
-        for each in report.worst_speed
-    ]
-    rate += [
-        (
-            each.row.id,
-            each.row.framework,
-            each.row.device,
-            format_bytes(each.memory_bytes.mid),
-            format_bytes(each.row.measured.memory_bytes or 0.0),
-            f"{each.memory_ratio:.2f}",
-        )
-        for each in report.worst_memory
-    ]
-    if rate:
-        page.line()
-        page.table(("worst rows", "framework", "device", "predicted", "measured", "ratio"), rate)
+
+
+def _speed_row(each: Judged) -> tuple[str, ...]:
+    predicted, measured = f"{each.tokens_per_s.mid:,.0f} tokens/s", f"{each.row.measured.tokens_per_s:,.0f} tokens/s"
+    return each.row.id, each.row.framework, each.row.device, predicted, measured, f"{each.speed_ratio:.2f}"
+
+
+def _memory_row(each: Judged) -> tuple[str, ...]:
+    predicted, measured = format_bytes(each.memory_bytes.mid), format_bytes(each.row.measured.memory_bytes or 0.0)
+    return each.row.id, each.row.framework, each.row.device, predicted, measured, f"{each.memory_ratio:.2f}"
+
+
+def _not_judged(report: Report, page: Page) -> None:
+    """Rows that were refused or measure nothing, and settings that nobody reads."""
     if report.refused:
         page.line()
         page.table(("refused rows", "where", "because"), _refusals(report.refused))
