@@ -80,7 +80,7 @@ alone; nothing; or nothing, because the product itself keeps its input, as with 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Method:
+class AdapterMethod:
     """What a method computes, moves, keeps and launches beside the matrices that it names; a plain one as LoRA does."""
 
     multiplies: Callable[[Beside], Values] | None = two_factors
@@ -100,32 +100,32 @@ class Method:
     """What is trained are the factors, so that their number says the operations."""
 
 
-PLAIN = Method()
-METHODS: Mapping[str, Method] = {
-    **dict.fromkeys(("lora", DORA), Method(trains_factors=True)),
-    **dict.fromkeys(("beft", "ln_tuning", "prefixtuning", "ptuning"), Method(multiplies=None, keeps="nothing")),
-    "trainable_tokens": Method(multiplies=None, keeps="nothing"),
-    "adaptionprompt": Method(multiplies=None),
-    "prompt_tuning": Method(multiplies=None, prompts=True),
+PLAIN = AdapterMethod()
+METHODS: Mapping[str, AdapterMethod] = {
+    **dict.fromkeys(("lora", DORA), AdapterMethod(trains_factors=True)),
+    **dict.fromkeys(("beft", "ln_tuning", "prefixtuning", "ptuning"), AdapterMethod(multiplies=None, keeps="nothing")),
+    "trainable_tokens": AdapterMethod(multiplies=None, keeps="nothing"),
+    "adaptionprompt": AdapterMethod(multiplies=None),
+    "prompt_tuning": AdapterMethod(multiplies=None, prompts=True),
     # src/peft/tuners/ia3/layer.py: it scales attention's results, and keeps these.
-    "ia3": Method(multiplies=None, keeps="results"),
+    "ia3": AdapterMethod(multiplies=None, keeps="results"),
     # What they train comes behind a frozen projection or a sum over blocks of the input (huggingface/peft@04c69f40:
     # src/peft/tuners/{miss,psoft,tinylora,vera,adamss}/layer.py, ``forward``).
-    **dict.fromkeys(("adamss", "miss", "psoft", "pvera", "tinylora", "vera"), Method(keeps="nothing")),
+    **dict.fromkeys(("adamss", "miss", "psoft", "pvera", "tinylora", "vera"), AdapterMethod(keeps="nothing")),
     # In fp32 two parts are made, multiplied, scaled, cast and used, and their gradients come back (loha).
-    **dict.fromkeys(("hira", "loha", "lokr", "randlora"), Method(multiplies=whole_change, change_bytes=56.0)),
+    **dict.fromkeys(("hira", "loha", "lokr", "randlora"), AdapterMethod(multiplies=whole_change, change_bytes=56.0)),
     # A spectrum is made complex and transformed over both axes, its real part taken, and all of it back (fourierft).
-    **dict.fromkeys(("fourierft", "waveft"), Method(multiplies=whole_change, change_bytes=148.0)),
+    **dict.fromkeys(("fourierft", "waveft"), AdapterMethod(multiplies=whole_change, change_bytes=148.0)),
     # In 16 bits: vectors scaled, two parts made and summed, their sum's gradient written and read twice (osf/utils.py).
-    "osf": Method(multiplies=singular_vectors, keeps="products", change_bytes=22.0, vectors=True),
+    "osf": AdapterMethod(multiplies=singular_vectors, keeps="products", change_bytes=22.0, vectors=True),
     # One of its square factors in 16 bits lies in the host's memory (frod/layer.py).
-    "frod": Method(multiplies=three_factors, fetched_bytes=2.0),
-    "boft": Method(multiplies=rotation, kernels=BOFT_KERNELS / BOFT_BLOCK),
+    "frod": AdapterMethod(multiplies=three_factors, fetched_bytes=2.0),
+    "boft": AdapterMethod(multiplies=rotation, kernels=BOFT_KERNELS / BOFT_BLOCK),
 }
 """Methods of PEFT that differ from two factors beside each matrix, by name: a new one is a row."""
 
 
-def method_of(adapter: Adapter) -> Method:
+def method_of(adapter: Adapter) -> AdapterMethod:
     """Returns what an adapter's method does; one without a row has two factors, as LoRA."""
     return METHODS.get(adapter.method, PLAIN)
 

@@ -14,7 +14,7 @@ from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.methods import (
     METHODS,
-    Method,
+    AdapterMethod,
     adapter_elements,
     adapter_training_flops,
     change_s,
@@ -163,7 +163,7 @@ def test_adapters_of_experts_move_a_row_for_each_expert_of_a_token():
 
 def test_a_new_method_is_a_row(monkeypatch):
     """One that makes a matrix in place of each, fetches a square, keeps vectors and its product's input."""
-    row = Method(
+    row = AdapterMethod(
         multiplies=lambda beside: 7.0 * beside.rank * beside.product.rows,
         keeps="products",
         change_bytes=2.0,

@@ -75,7 +75,7 @@ def keeps_inputs(case: MemoryCase) -> bool:
 
 
 def adapter_inputs(case: MemoryCase, inputs: dict[str, float]) -> float:
-    """Returns the bytes of what adapters on the matrices named in ``inputs`` keep for themselves (``Method.keeps``)."""
+    """Returns the bytes that adapters on the matrices in ``inputs`` keep for themselves (``AdapterMethod.keeps``)."""
     adapter = case.adapter
     keeps = "nothing" if adapter is None else method_of(adapter).keeps
     if adapter is None or keeps in ("nothing", "products"):
