@@ -25,7 +25,7 @@ from trainwright.planner.counts.work import Work
 from trainwright.planner.evidence.published_run import Row
 from trainwright.planner.forecast.communication.exchange import Exchange, exchange
 from trainwright.planner.forecast.time.step import combine
-from trainwright.planner.rates.catalogue import CATALOGUE, Factor, Rates, exposure_of, factors, reached
+from trainwright.planner.rates.catalogue import CATALOGUE, Factor, Rates, bounded, exposure_of, factors, reached
 
 Mask = NDArray[np.bool_]
 Table = TypeVar("Table", Work, Exchange, Layouts)
@@ -38,8 +38,6 @@ STEP = 1e-6
 """Of a rate's logarithm, for its slope."""
 TOLD = 0.025
 """A number whose logarithm the rows move by less stays its prior, and the others are fitted once more."""
-SHARES = ("tensor", "context", "expert")
-"""Rates that are the share of messages' time which nothing hides: no more than all of it."""
 DERIVED_WEIGHT = 0.3
 """Weight of rows whose tokens per second follow from a printed step time."""
 
@@ -225,11 +223,6 @@ class Model:
         rate, data = Rates(**bounded(rates)), self.data
         kernels = reached(data.work, rate, left=data.left)
         return np.log(combine(kernels, data.sent, data.shape, exposure_of(rate)).total_s)
-
-
-def bounded(rates: Mapping[str, Numbers]) -> dict[str, Numbers]:
-    """Rates [R] by name, of which shares are at most 1: what is slower beyond that, other numbers have to explain."""
-    return {name: np.minimum(rate, 1.0) if name in SHARES else rate for name, rate in rates.items()}
 
 
 class Fit:

@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from trainwright.core.errors import RecipeError
@@ -40,13 +39,3 @@ def test_releases_that_lead_back_to_themselves_are_refused(fit, monkeypatch, ear
     with pytest.raises(RecipeError, match="a release is its own successor") as caught:
         fit.lineage("a")
     assert "a after" in str(caught.value)
-
-
-def test_no_more_than_all_of_a_message_is_left_exposed(fit):
-    rates = {"tensor": np.array([0.5, 3.66]), "context": np.array([1.0]), "gradients": np.array([1.32])}
-    bounded = fit.bounded(rates)
-    assert {name: rate.tolist() for name, rate in bounded.items()} == {
-        "tensor": [0.5, 1.0],
-        "context": [1.0],
-        "gradients": [1.32],
-    }

@@ -27,6 +27,8 @@ from trainwright.spec.run import RunSpec
 ATTENTION_BACKWARD = 2.5
 """Fused attention's backward pass makes five products for the forward pass's two (Dao, 2023, section 3.1.2)."""
 SIXTEEN_BIT = ("bf16", "fp16")
+SHARES = ("tensor", "context", "expert")
+"""Rates that are the share of messages' time which nothing hides: no more than all of it."""
 PRIOR_ROWS = 8
 """How many published runs what is assumed of a generation or a stack is worth."""
 FLASH_GENERATIONS = ("ampere", "ampere-rtx", "ada", "hopper", "blackwell")
@@ -134,7 +136,12 @@ def _entry(table: str, values: Mapping[str, float], key: str) -> Factor:
 def rates(run: RunSpec, general: Efficiency) -> Rates:
     """Returns what the run's stack reaches, from the catalogue's numbers."""
     every = factors(run, general).items()
-    return Rates(**{name: math.prod(factor.value for factor in parts) for name, parts in every})
+    return Rates(**bounded({name: math.prod(factor.value for factor in parts) for name, parts in every}))
+
+
+def bounded(values: Mapping[str, Values]) -> dict[str, Values]:
+    """Returns rates by name, of which shares are at most 1: what is slower beyond that, other numbers explain."""
+    return {name: np.minimum(value, 1.0) if name in SHARES else value for name, value in values.items()}
 
 
 def kinds_of_doubt(run: RunSpec) -> Iterator[str]:

@@ -11,7 +11,7 @@ from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack, stack_names
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.rates.catalogue import Catalogue, Rates, factors, rates, tuned_key
+from trainwright.planner.rates.catalogue import Catalogue, Rates, bounded, factors, rates, tuned_key
 from trainwright.planner.rates.catalogue import reached as kernels_of
 from trainwright.spec.efficiency import Efficiency
 from trainwright.spec.run import RunSpec
@@ -50,6 +50,16 @@ def test_rates_are_products_of_the_catalogues_numbers():
     assert (kernels_s.compute, kernels_s.traffic, kernels_s.loss, kernels_s.link) == (2.0, 2.0, 8.0, 1.0)
     eight = reached(precision="fp8", fused_loss=True)
     assert (eight.products, eight.compute, eight.loss) == pytest.approx((0.8 * 0.9, 2.0 * 1.5, 4.0))
+
+
+def test_no_more_than_all_of_a_message_is_left_exposed():
+    run = RunSpec(
+        model=LLAMA, workload=WORK, cluster=cluster("8xh100-sxm"), stack=replace(PLAIN, time=StackTime(tensor=4.0))
+    )
+    found = rates(run, replace(EFFICIENCY, tensor=0.8, expert=1.5, gradients=1.3))
+    assert (found.tensor, found.expert, found.context, found.gradients) == (1.0, 1.0, EFFICIENCY.context, 1.3)
+    rows = {"tensor": np.array([0.5, 3.66]), "gradients": np.array([1.32])}  # as the fit bounds those of many runs
+    assert {name: rate.tolist() for name, rate in bounded(rows).items()} == {"tensor": [0.5, 1.0], "gradients": [1.32]}
 
 
 def test_what_a_table_lacks_is_its_default_and_without_one_nothing_changes():
