@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 import trainwright
 from doubts import covered, doubts, figures, is_plain, kind_of_work, left_out_spreads, spread, summary
 from priors import MATMUL, PRIORS, WIDTHS
-from rate_fit import Data, Fit, Mask, gather, generation_of, lineage
+from rate_fit import TOLD, Data, Fit, Mask, gather, generation_of, lineage
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.evidence.published_run import questions
 from trainwright.planner.evidence.rows import read_tables
@@ -101,7 +101,7 @@ def write(outcome: Outcome) -> None:
     lines = [
         "# How much of a device's datasheet real training reaches, over all software; the fields are explained in",
         "# spec/efficiency.py. Written by benchmarks/fit_time.py from published runs; a comment gives the prior and",
-        "# where it comes from, or that the number stays its prior: assumed, as runs move it by less than 2 %.",
+        f"# where it comes from, or that it stays its prior: assumed, as runs move it by less than {100 * TOLD:g} %.",
         "[fit]",
         *outcome.lines(outcome.data.printed, "fitted", "five_folds", "source_left_out"),
         "",

@@ -50,8 +50,7 @@ class Fitted:
         """Device-hours of a training with these numbers."""
         if each.extrapolated:
             return each.bare_hours
-        law = replace(read_runs(), overhead_days=DAYS, overhead_devices=DEVICES)
-        numbers = replace(law, overhead=self.overhead)
+        numbers = replace(read_runs(), overhead=self.overhead, overhead_days=DAYS, overhead_devices=DEVICES)
         return float(each.bare_hours * (1 + numbers.overhead_share(each.steps_s, each.devices)))
 
     def errors(self, totals: Sequence[Total]) -> np.ndarray:

@@ -46,17 +46,20 @@ _NUMBERS = (
 _NO_NUMBER = ("none", "n/a")
 _STATES = ("weights", "weight_dtype", "master_weights", "param_dtype", "params_dtype", "model_dtype")
 """Names that say a format and not whose: of the weights that are trained, of products, or of frozen ones."""
+RANKS = ("lora_r", "rank", "lora_rank")
+"""Names for the rank of adapters."""
+_OF_ADAPTERS = (*RANKS, "targets", "trainable")
 _READ = frozenset(
     (
         *_WORDS,
         *_NUMBERS,
-        *("task", "lora", "rank", "lora_r", "lora_rank", "targets", "quant", "trainable", "states", "loss", "memory"),
+        *_OF_ADAPTERS,
+        *("task", "lora", "quant", "states", "loss", "memory"),
         *("mem", "packing", "mean_len", "activations", "sequence_parallel", "sequence-parallel", "swiglu", "MLA"),
         *("multi-latent-attention", "cross-entropy-loss-fusion", "attention-backend", "transformer-impl", "release"),
         *("framework_config", "moe-layer-freq", "untie-embeddings-and-output-weights", "vocab", "V"),
     )
 )
-_OF_ADAPTERS = ("rank", "lora_r", "lora_rank", "targets", "trainable")
 _COLUMNS = frozenset(
     (
         *("framework", "arch", "n_layers", "hidden", "ffn_hidden", "n_heads", "n_kv_heads", "tied_embeddings"),

@@ -19,12 +19,13 @@ from trainwright.planner.evidence.notes import (
     OFFLOADED,
     PAGED,
     PURE,
+    RANKS,
     loss_of,
     refuse_unknown,
     says,
 )
 from trainwright.planner.evidence.rows import Record
-from trainwright.planner.evidence.words import fused, optimizer_of, recompute_of, switch, trains
+from trainwright.planner.evidence.words import flag, fused, optimizer_of, recompute_of, switch, trains
 from trainwright.planner.plan.question import implied_kernels
 from trainwright.planner.plan.sizes import EXAMPLES
 from trainwright.spec.stack import Stack
@@ -47,9 +48,6 @@ PRECISIONS: dict[Precision, tuple[str, ...]] = {
     "fp32": ("fp32", "float32"),
 }
 """Words of the dtype column, the narrowest first: what products are computed in; quantised weights are dequantised."""
-_QKV, _UP = ("query", "key", "value"), ("gate", "up")
-RANKS = ("lora_r", "rank", "lora_rank")
-"""Names in the notes for the rank of adapters."""
 PEFT_RANK, PEFT_TARGETS = 8, ("query", "value")
 """Where a row does not say: LoraConfig's default, and PEFT's targets for Llama (huggingface/peft@00073fe85c:
 src/peft/tuners/lora/config.py, src/peft/utils/constants.py)."""
@@ -64,11 +62,6 @@ FROZEN: Mapping[Frozen, tuple[str, ...]] = {
 """Words for quantised weights; a method that has several widths (``gptq-int8``) after the width that is not usual."""
 UNQUANTISED = ("", "none", "no", "false", "off", "n/a", "bf16", "fp16", "fp32")
 """Words for weights that are not quantised."""
-PACKED: Mapping[str, bool] = {
-    **dict.fromkeys(("on", "true", "yes"), True),
-    **dict.fromkeys(("off", "false", "no", "none"), False),
-}
-"""Words for whether examples fill sequences."""
 FILLED = 4
 """Micro batches for each pipeline stage where a row gives no batch."""
 
@@ -122,10 +115,8 @@ def _padded_mean(record: Record, longest: int) -> int | None:
     Raises:
         ValueError: a word for packing that is not known, or a mean that is none.
     """
-    word = record.notes.get("packing", "on").lower()
-    if word not in PACKED:
-        raise ValueError(f"packing is {word}, expected one of {', '.join(PACKED)}")
-    return None if PACKED[word] else mean_tokens(record, longest) or longest
+    padded = flag("packing", record.notes.get("packing", "")) is False
+    return mean_tokens(record, longest) or longest if padded else None
 
 
 def mean_tokens(record: Record, longest: int) -> int | None:

@@ -76,11 +76,6 @@ class Forecast:
         return np.asarray(self.layouts.batch_sequences * self.run.workload.tokens_per_sequence)
 
     @property
-    def step_flops(self) -> Numbers:
-        """Returns the model FLOPs of one step."""
-        return self.step_tokens * self.model_flops_per_token
-
-    @property
     def tokens_per_s_per_device(self) -> Numbers:
         """Returns the tokens per second of one device."""
         return np.asarray(self.step_tokens / self.step_s / self.layouts.devices)

@@ -32,9 +32,7 @@ from trainwright.spec.device import DTYPE_BYTES
 
 PROCESSOR_UNPACKS_BYTES_PER_S = 1.5e9
 """What making a matrix of nf4 moves on a processor, an element at a time: bitsandbytes 0.50.2 on one core
-with AVX-512 in fp32, 1.6e9 in bf16 (29 November 2026)."""
-UNPACKED = 2.0
-"""Times as long as moving its bytes that it takes on other devices, as in the catalogue (``efficiency.toml``)."""
+with AVX-512 in fp32, 1.6e9 in bf16 (29 November 2026). On other devices it takes as long as the catalogue says."""
 
 
 def at(probed: Probed) -> ProbedAdapters:
@@ -89,7 +87,7 @@ class ProbedAdapters(Probed):
         moved = dequantising_traffic_bytes(shapes.model, shapes.workload, shapes.layouts, double_quantised=True)
         if self.probes.device_kind == "cpu":
             return float(moved[0]) / PROCESSOR_UNPACKS_BYTES_PER_S
-        return UNPACKED * self.stream_s(float(moved[0]))
+        return self.catalogue.efficiency.dequantised * self.stream_s(float(moved[0]))
 
     def _casts_s(self, shapes: LayoutShapes) -> float:
         """Returns nothing for frozen weights, which are kept in the dtype of products."""

@@ -13,7 +13,7 @@ from trainwright.planner.counts.adapters import PLAIN_MOVES
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.methods import adapter_training_flops
 from trainwright.planner.counts.parameters import block_matrix_parameters
-from trainwright.planner.rates.adapted import PROCESSOR_UNPACKS_BYTES_PER_S, UNPACKED
+from trainwright.planner.rates.adapted import PROCESSOR_UNPACKS_BYTES_PER_S
 from trainwright.spec.workload import Adapter
 from trainwright.testing.machine import BYTES_PER_S
 from unit.planner.rates.test_probed import PROBED, RATE, WORK, between_bytes, kernels, run_of
@@ -60,7 +60,8 @@ def test_the_update_is_of_what_is_trained() -> None:
 def test_nf4_is_made_anew_in_each_pass() -> None:
     whole, packed = timed(), timed(replace(ADAPTER, frozen="nf4"))
     moved = (0.5 + (1 + 4 / 256) / 64 + 2) * block_matrix_parameters(LLAMA)
-    added = moved / (PROCESSOR_UNPACKS_BYTES_PER_S if PROBED.probes.device_kind == "cpu" else BYTES_PER_S / UNPACKED)
+    slower = PROBED.catalogue.efficiency.dequantised
+    added = moved / (PROCESSOR_UNPACKS_BYTES_PER_S if PROBED.probes.device_kind == "cpu" else BYTES_PER_S / slower)
     assert packed.forward[0] - whole.forward[0] == pytest.approx(added)
     assert packed.backward[0] - whole.backward[0] == pytest.approx(added)
     assert packed.update[0] == whole.update[0]
