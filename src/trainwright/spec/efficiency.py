@@ -10,7 +10,7 @@ from trainwright.core.frozen import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Efficiency:
-    """The numbers of ``catalog/efficiency.toml``; each is a share of a rate, or a multiple of counted work.
+    """The numbers of ``catalog/efficiency.toml``, which stand there alone: shares of a rate, multiples of counted work.
 
     ``products`` and ``attention`` are by device generation: matrix products' share of the dense peak (``cores`` of
     NVIDIA's GPUs where no tensor cores have the format), and fused attention's share of that. ``precisions`` multiplies
@@ -34,50 +34,50 @@ class Efficiency:
     """Generations of devices with published runs."""
     rows: Mapping[str, int] = field(default_factory=dict)
     """How many runs of each the numbers are fitted to."""
-    bandwidth: float = 0.85
+    bandwidth: float
     """Share of the memory's datasheet rate that streams reach."""
-    tiles: float = 1.0
+    tiles: float
     """Exponent of the share of processors that whole waves of tiles keep busy: libraries choose other tiles."""
-    unaligned: float = 0.8
+    unaligned: float
     """Speed of a product whose sizes are no multiple of 128 bytes."""
-    operands: float = 1.0
+    operands: float
     """Times that reading and writing a product's operands once adds to its time: below 1 where that hides behind it,
     above where kernels read them again for each tile."""
-    ramp: float = 400.0
+    ramp: float
     """Tokens of sequence at which fused attention reaches half of its rate."""
-    scores: float = 1.0
+    scores: float
     """Times that what attention moves which writes its scores takes longer than counted."""
-    encoder: float = 1.0
+    encoder: float
     """The same of an encoder's dropout."""
-    loss: float = 8.0
+    loss: float
     """Times that the loss moves fp32 logits, forward and backward."""
-    fused_loss: float = 0.4
+    fused_loss: float
     """The same where the loss is fused, of that."""
-    casts: float = 6.0
+    casts: float
     """Bytes a parameter that casting weights costs in each pass, where they are kept in fp32 and not sharded."""
-    launch_s: float = 8e-6
+    launch_s: float
     """Seconds between two kernels that the host can keep up with."""
-    expert_kernels: float = 30.0
+    expert_kernels: float
     """Kernels that routing adds to a block with experts, beside what each expert of the rank takes."""
-    expert_traffic: float = 1.5
+    expert_traffic: float
     """Memory traffic between products in models with experts, against the counted."""
-    selective: float = 0.5
+    selective: float
     """Share of the forward pass that selective recomputation repeats."""
-    adapted: float = 1.0
+    adapted: float
     """Times that what adapters move takes longer than counted."""
-    dequantised: float = 2.0
+    dequantised: float
     """Times that making 16-bit weights of quantised ones takes longer than moving their bytes."""
-    tensor: float = 0.8
+    tensor: float
     """Exposed share of tensor parallelism's communication."""
-    context: float = 0.5
+    context: float
     """The same of context parallelism."""
-    expert: float = 0.5
+    expert: float
     """The same of expert parallelism."""
-    sharded: float = 0.2
+    sharded: float
     """Share of the seconds of FSDP's communication by which the kernels beside it are slower."""
-    gradients: float = 1.0
+    gradients: float
     """Times that the exchange of gradients once a step takes longer than the links say."""
-    overlap: float = 0.5
+    overlap: float
     """Share of the last micro batch's backward pass behind which it hides (``Stack.overlaps_gradients``)."""
     bus: Mapping[str, float] = field(default_factory=dict)
     """Times that collectives over a PCIe bus take longer than the slowest link alone: between peers, or staged in host
@@ -85,7 +85,7 @@ class Efficiency:
     bus_sharing: Mapping[str, float] = field(default_factory=dict)
     """Exponent of the devices on one bus: switches, host bridges and the host's memory are shared. Of what is sent over
     the network neither holds."""
-    update: float = 1.5
+    update: float
     """The update's memory traffic against one fused kernel."""
-    bubble: float = 0.8
+    bubble: float
     """Of the schedule's bubble, what is really idle."""

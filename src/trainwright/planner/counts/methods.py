@@ -125,7 +125,7 @@ METHODS: Mapping[str, AdapterMethod] = {
 """Methods of PEFT that differ from two factors beside each matrix, by name: a new one is a row."""
 
 
-def method_of(adapter: Adapter) -> AdapterMethod:
+def adapter_method(adapter: Adapter) -> AdapterMethod:
     """Returns what an adapter's method does; one without a row has two factors, as LoRA."""
     return METHODS.get(adapter.method, PLAIN)
 
@@ -138,7 +138,7 @@ def factor_flops(matrix: Matrix, workload: Workload, product: Product, *, wide: 
     ``wide``: how many times longer an operation takes in fp32 than in the workload's precision.
     """
     adapter = workload.adapter
-    multiplies = None if adapter is None else method_of(adapter).multiplies
+    multiplies = None if adapter is None else adapter_method(adapter).multiplies
     if adapter is None or multiplies is None or not stands_beside(adapter, matrix):
         return 0.0
     return 2.0 * product.number * multiplies(Beside(matrix, product, adapter.rank, wide))
@@ -155,7 +155,7 @@ def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int
     tokens = tokens_of_a_sequence(model, sequence_tokens)
     whole = count_flops(model, sequences=sequences, sequence_tokens=tokens)
     frozen = whole.stem + 2 * (whole.linear + whole.head) + 3 * whole.attention
-    method, beside = method_of(adapter), 0.0
+    method, beside = adapter_method(adapter), 0.0
     if method.multiplies is None:
         return frozen
     if adapter.parameters is not None and method.trains_factors:
@@ -176,7 +176,7 @@ def adapter_elements(
     activations) name none.
     """
     adapter = workload.adapter
-    if adapter is None or method_of(adapter).multiplies is None:
+    if adapter is None or adapter_method(adapter).multiplies is None:
         return np.zeros(len(layouts))
     load, one = fullest(model, workload, layouts), np.ones(len(layouts))
     moved: Values = 0.0
@@ -188,7 +188,7 @@ def adapter_elements(
 
 def change_s(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> Numbers:
     """Returns the seconds [L] that a pass takes to make a rank's whole changes, or to fetch them: half of a step's."""
-    method = PLAIN if workload.adapter is None else method_of(workload.adapter)
+    method = PLAIN if workload.adapter is None else adapter_method(workload.adapter)
     if workload.adapter is None or not (method.change_bytes or method.fetched_bytes):
         return np.zeros(len(layouts))
     seconds: Values = 0.0
@@ -204,7 +204,7 @@ def method_bytes(model: ModelSpec, adapter: Adapter | None, layouts: Layouts) ->
 
     A rank has the rows or columns of the vectors that are its matrix's own.
     """
-    if adapter is None or not method_of(adapter).vectors:
+    if adapter is None or not adapter_method(adapter).vectors:
         return np.zeros(len(layouts))
     kept: Values = 0.0
     for matrix in adapted(model, adapter):
@@ -215,14 +215,14 @@ def method_bytes(model: ModelSpec, adapter: Adapter | None, layouts: Layouts) ->
 
 def method_kernels(model: ModelSpec, adapter: Adapter | None) -> float:
     """Returns the kernels that a method's loops launch for an average block's forward pass, beside its modules'."""
-    if adapter is None or not method_of(adapter).kernels:
+    if adapter is None or not adapter_method(adapter).kernels:
         return 0.0
     inputs = sum(each.layers * each.inputs for each in adapted(model, adapter))
-    return method_of(adapter).kernels * inputs / model.blocks
+    return adapter_method(adapter).kernels * inputs / model.blocks
 
 
 def prompt_tokens(adapter: Adapter | None, width: int) -> int:
     """Returns the learnt tokens before each sequence: all that prompt tuning trains (Lester et al., 2021)."""
-    if adapter is None or adapter.parameters is None or not method_of(adapter).prompts:
+    if adapter is None or adapter.parameters is None or not adapter_method(adapter).prompts:
         return 0
     return adapter.parameters // width

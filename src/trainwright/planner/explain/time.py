@@ -21,7 +21,7 @@ from trainwright.planner.forecast.memory.states import case_of
 from trainwright.planner.forecast.padded import padded_run
 from trainwright.planner.forecast.time.passes import passes
 from trainwright.planner.plan.cluster import Planned
-from trainwright.planner.plan.shares import COMPUTE, COPIED, bound_by, exposed, step_without
+from trainwright.planner.plan.shares import COMPUTE, COPIED, SENT, bound_by, exposed, step_without
 from trainwright.planner.rates.catalogue import Catalogue, Rates, factors
 
 _PHASES = {
@@ -38,16 +38,8 @@ _KINDS = {
     "b": "memory traffic between the products",
     "h": "the output head and the loss",
 }
-_SENT = {
-    "tensor parallelism": "t",
-    "context parallelism": "c",
-    "expert parallelism": "e",
-    "pipeline sends": "p",
-    "sharded weights and gradients": "s",
-    "gradients once a step": "g",
-    "matrices of Muon's update": "m",
-    COPIED: "a",
-}
+_SENT = dict(zip((*SENT, COPIED), "tcepsgma", strict=True))
+"""The symbol of each kind of communication."""
 _FIT = "fit: benchmarks/fit_time.py"
 
 

@@ -16,12 +16,12 @@ from trainwright.planner.counts.methods import (
     METHODS,
     AdapterMethod,
     adapter_elements,
+    adapter_method,
     adapter_training_flops,
     change_s,
     factor_flops,
     method_bytes,
     method_kernels,
-    method_of,
 )
 from trainwright.planner.counts.parallel.products import product_shape
 from trainwright.planner.counts.parameters import Matrix
@@ -173,7 +173,7 @@ def test_a_new_method_is_a_row(monkeypatch):
     )
     matrix, new = Matrix("value", 1024, 4096, "attention"), work("new", ("value",))
     assert step_flops("new", matrix) == step_flops("lora", matrix)
-    assert method_of(new.adapter).keeps == "inputs"
+    assert adapter_method(new.adapter).keeps == "inputs"
     monkeypatch.setitem(METHODS, "new", row)
     assert step_flops("new", matrix) == 4 * 7 * 16 * ROWS
     seconds = 32 * 4096 * (1024 / A100.bytes_per_s + 1.5 * 4096 / 8e9)

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from trainwright.hardware.catalogue.efficiency import read_efficiency
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
 from trainwright.hardware.catalogue.stacks import read_stack
@@ -117,4 +118,4 @@ def test_a_run_that_offloads_has_a_wider_range_since_none_was_measured():
     assert moves.spread == pytest.approx(math.hypot(stays.spread, UNMEASURED))
     assert doubt(asked(TUNED), rows(TUNED)) == 0.0
     frozen = replace(rows(TUNED), offload=np.full(1, float(OFFLOADS.index("frozen"))))
-    assert doubt(asked(TUNED), frozen) == UNMEASURED
+    assert doubt(asked(TUNED), frozen) == UNMEASURED == read_efficiency().doubt["generation"]

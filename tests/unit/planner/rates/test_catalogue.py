@@ -13,7 +13,6 @@ from trainwright.hardware.catalogue.stacks import stack, stack_names
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.rates.catalogue import Catalogue, Rates, bounded, factors, rates, tuned_key
 from trainwright.planner.rates.catalogue import reached as kernels_of
-from trainwright.spec.efficiency import Efficiency
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack, StackTime
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
@@ -24,7 +23,8 @@ WORK = Workload(sequence_tokens=512, batch_tokens=512 * 64, steps=1, precision="
 LLAMA = catalogue_model("llama3-8b")
 
 
-EFFICIENCY = Efficiency(
+EFFICIENCY = replace(
+    read_efficiency(),
     products={"hopper": 0.8, "default": 0.5},
     attention={"default": 0.4},
     precisions={"default": 1.0, "fp8": 0.9},
@@ -35,6 +35,9 @@ EFFICIENCY = Efficiency(
     fused_loss=0.5,
     expert_traffic=3.0,
     bus={"default": 1.5},
+    bus_sharing={},
+    matmul={},
+    seen=(),
 )
 PLAIN = Stack(name="plain", title="", states="fp32", time=StackTime(compute=2.0, tuned={"hopper-fp8": 1.5}))
 

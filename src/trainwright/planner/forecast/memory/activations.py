@@ -18,7 +18,7 @@ import numpy as np
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN
 from trainwright.planner.counts.layouts import CONTEXTS, RECOMPUTES, Numbers
-from trainwright.planner.counts.methods import method_of
+from trainwright.planner.counts.methods import adapter_method
 from trainwright.planner.counts.parameters import matrices
 from trainwright.planner.counts.ranks import expert_tp, fullest
 from trainwright.planner.counts.saved import activations as saved
@@ -69,7 +69,7 @@ def widened(case: MemoryCase, values: Callable[[MemoryCase], Numbers]) -> Number
 def keeps_inputs(case: MemoryCase) -> bool:
     """Returns True where a product keeps its input: its weight is trained, or quantised by a library that keeps it."""
     adapter = case.adapter
-    if adapter is None or method_of(adapter).keeps == "products":
+    if adapter is None or adapter_method(adapter).keeps == "products":
         return True
     return case.memory.quantised_inputs and adapter.frozen in BITSANDBYTES_FROZEN
 
@@ -77,7 +77,7 @@ def keeps_inputs(case: MemoryCase) -> bool:
 def adapter_inputs(case: MemoryCase, inputs: dict[str, float]) -> float:
     """Returns the bytes that adapters on the matrices in ``inputs`` keep for themselves (``AdapterMethod.keeps``)."""
     adapter = case.adapter
-    keeps = "nothing" if adapter is None else method_of(adapter).keeps
+    keeps = "nothing" if adapter is None else adapter_method(adapter).keeps
     if adapter is None or keeps in ("nothing", "products"):
         return 0.0
     named = [each for each in matrices(case.model) if each.name in inputs and each.name in adapter.targets]
