@@ -140,11 +140,7 @@ def total(record: Record) -> Total:
     precision = precision_of(record, spec)
     devices = int(record.number("n_gpus") or 0) or _usual_devices(model, tokens, spec, precision)
     reported = reported_hours(record, devices)
-    mfu = 6 * active_parameters(model) * tokens / (reported * HOUR_S * peak_flops_per_s(spec, precision))
-    if mfu > BELIEVED_MFU:
-        raise ValueError(f"{mfu:.0%} of the device's peak, beyond any published step: its columns disagree")
-    if mfu < LEAST_MFU:
-        raise ValueError(f"{mfu:.1g} of the device's peak, below any published run: its columns disagree")
+    _refuse_share(6 * active_parameters(model) * tokens / (reported * HOUR_S * peak_flops_per_s(spec, precision)))
     planned_run = replanned(record, model, spec, devices)
     per_second, extrapolated = planned_run.plan.cluster.devices / HOUR_S, bool(_EXTRAPOLATED.search(_words(record)))
     run, step, parts = planned_run.plan.estimate.seconds, planned_run.choice.forecast, planned_run.run.parts
@@ -182,6 +178,14 @@ def _refuse_sizes(record: Record) -> None:
     size, active = record.number("n_params"), record.number("n_active")
     if size and active and active > size:
         raise ValueError(f"n_active is {record.text('n_active')}, expected at most n_params, {record.text('n_params')}")
+
+
+def _refuse_share(mfu: float) -> None:
+    """Raises ValueError for hours in which a training would have reached what none does of its device's peak."""
+    if mfu > BELIEVED_MFU:
+        raise ValueError(f"{mfu:.0%} of the device's peak, beyond any published step: its columns disagree")
+    if mfu < LEAST_MFU:
+        raise ValueError(f"{mfu:.1g} of the device's peak, below any published run: its columns disagree")
 
 
 def _words(record: Record) -> str:
