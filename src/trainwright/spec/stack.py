@@ -44,7 +44,7 @@ class StackTime:
     spread: float = 0.3
 
 
-Kernels = Literal["eager", "fused", "compiled", "own"]
+Fusion = Literal["eager", "fused", "compiled", "own"]
 """How operations between matrix products are run, which says what they keep for the backward pass.
 
 ``eager``: one kernel for each line of a model's code, norms in fp32. ``fused``: hand-written norms, activations,
@@ -67,7 +67,7 @@ class StackMemory:
 
     reports: MemoryKind = "allocated"
     """What the stack prints as its peak."""
-    kernels: Kernels = "eager"
+    kernels: Fusion = "eager"
     dropout: bool = False
     """Whether layers without a gate drop out, and keep masks of one byte."""
     logit_bytes: float = 10.0

@@ -141,7 +141,7 @@ def question(record: Record) -> Row:
     workload = workload_of(record, stack, parallel)
     cluster = cluster_of(record, devices)
     run = RunSpec(model=model, workload=workload, cluster=cluster, stack=stack)
-    placed = filled(PlacedRun(run=run, parallel=parallel), record)
+    placed = with_micro_batch(PlacedRun(run=run, parallel=parallel), record)
     _refuse_uneven(placed)
     flops, reports = counted_flops(placed.run, record), stack.memory.reports
     mean = mean_tokens(record, workload.sequence_tokens)
@@ -243,7 +243,7 @@ def counted_flops(run: RunSpec, record: Record) -> float:
     return flops
 
 
-def filled(placed: PlacedRun, record: Record) -> PlacedRun:
+def with_micro_batch(placed: PlacedRun, record: Record) -> PlacedRun:
     """Returns the question with the micro batch that a row does not say: the largest that fits, as people choose it.
 
     Micro batches are the rank's sequences over powers of two. Where not even the smallest fits, and the row does not

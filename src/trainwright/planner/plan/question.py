@@ -191,7 +191,7 @@ def implied_kernels(software: Stack, *, attention: bool | None, loss: bool | Non
     }
 
 
-def kernels_of(question: Question, software: Stack, note: Callable[[Assumption], None]) -> ImpliedKernels:
+def meant_kernels(question: Question, software: Stack, note: Callable[[Assumption], None]) -> ImpliedKernels:
     """Returns the kernels that are meant; notes what nobody asked for, where it is not what most software does."""
     attention = _attention(question)
     kernels = implied_kernels(software, attention=attention, loss=_fused_loss(question, software))

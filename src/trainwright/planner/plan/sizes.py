@@ -15,7 +15,7 @@ from trainwright.planner.counts.adapters import beside
 from trainwright.planner.counts.lengths import spread_of
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.work import usable_precision
-from trainwright.planner.plan.question import Question, kernels_of
+from trainwright.planner.plan.question import Question, meant_kernels
 from trainwright.spec.convnet import transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.parts.batch_sizes import BatchPart, BatchSizes
@@ -95,7 +95,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         states=question.states or software.states,
         moments=_moments(question, software, note),
         adapter=adapter,
-        **kernels_of(question, software, note),
+        **meant_kernels(question, software, note),
         update_in_backward=bool(question.update_in_backward),
         paged_moments=bool(question.paged_moments),
         activation_offload=bool(question.activation_offload),

@@ -20,9 +20,11 @@ from trainwright.planner.counts.process import Process
 from trainwright.planner.counts.ranks import processors_left
 from trainwright.planner.counts.work import Work, forward_work, on_tensor_cores
 from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.device import DeviceSpec
 from trainwright.spec.efficiency import Efficiency
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
+from trainwright.spec.stack import Flash
 
 ATTENTION_BACKWARD = 2.5
 """Fused attention's backward pass makes five products for the forward pass's two (Dao, 2023, section 3.1.2)."""
@@ -31,8 +33,8 @@ SHARES = ("tensor", "context", "expert")
 """Rates that are the share of messages' time which nothing hides: no more than all of it."""
 PRIOR_ROWS = 8
 """How many published runs what is assumed of a generation or a stack is worth."""
-FLASH_GENERATIONS = ("ampere", "ampere-rtx", "ada", "hopper", "blackwell")
-"""Those whose fused attention is one of ``spec.stack.Flash``."""
+FLASH_SINCE = 8.0
+"""The compute capability of the first GPUs that the kernels of ``spec.stack.Flash`` run on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -77,6 +79,13 @@ def tuned_key(device_generation: str, precision: str) -> str:
     return f"{device_generation}-{'16' if precision in SIXTEEN_BIT else precision}"
 
 
+def attention_key(device: DeviceSpec, flash: Flash) -> str:
+    """Returns the name under which fused attention's share stands: by kernel too where there are several."""
+    kind = generation(device)
+    several = device.kind == "cuda" and float(device.compute_capability or 0) >= FLASH_SINCE
+    return f"{kind}-{flash}" if several else kind
+
+
 class Factor(NamedTuple):
     """A number of the catalogue, with the name that its files and fits give it; ``fixed``: measured, and not fitted."""
 
@@ -95,9 +104,7 @@ def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
         device: tuple[Factor, ...] = (_entry("products", general.products, kind), measured)
     else:
         device = (_entry("products", general.products, "cores"),)
-    # Fused attention's share of a rate stands by kernel too where there are several.
-    kernel = f"{kind}-{run.stack.flash}" if kind in FLASH_GENERATIONS else kind
-    flash = _entry("attention", general.attention, kernel)
+    flash = _entry("attention", general.attention, attention_key(cluster.device, run.stack.flash))
     tuned = _entry("stack.tuned", time.tuned, tuned_key(kind, workload.precision))
     bus = "peer" if cluster.device.peer_to_peer else "staged"
     routed = (Factor("expert_traffic", general.expert_traffic),) if run.model.experts is not None else ()

@@ -25,7 +25,7 @@ from trainwright.planner.counts.saved import activations as saved
 from trainwright.planner.counts.saved.micro_batch import MicroBatch
 from trainwright.planner.forecast.memory.states import MemoryCase
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.stack import Kernels
+from trainwright.spec.stack import Fusion
 
 EXPERT_IMBALANCE = 1.25
 """The busiest rank's tokens over the mean where nobody says it: the usual capacity factor (Fedus et al., 2021, arXiv
@@ -209,7 +209,7 @@ def block_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
         # Casts of weights are saved with each block; FSDP casts what it gathers, and frees it again.
         return np.asarray(own.block - own.casts * ((case.sharded > 0) | case.gathers_once))
 
-    def layer(kernels: Kernels) -> Numbers:
+    def layer(kernels: Fusion) -> Numbers:
         """Returns the bytes [L] of a layer with such kernels."""
         some = replace(case, memory=replace(case.memory, kernels=kernels))
         return widened(some, lambda each: np.sum(list(layer_bytes(each, mixture=mixture).values()), axis=0))
