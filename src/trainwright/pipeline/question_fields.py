@@ -56,15 +56,16 @@ def _up_to(value: Any, most: int) -> int:
 
 
 def one_of(value: Any, known: tuple[str, ...]) -> str:
-    """Returns a known word; dashes and underscores are one.
+    """Returns a known word; dashes and underscores are one, and so are capitals and small letters.
 
     Raises:
         RecipeError: it is not known; names a near one.
     """
-    slug = str(value).replace("-", "_")
-    if slug not in known:
-        raise RecipeError("unknown value", **unknown(str(value), known))
-    return slug
+    slug = str(value).replace("-", "_").lower()
+    for word in known:
+        if word.replace("-", "_") == slug:
+            return word
+    raise RecipeError("unknown value", **unknown(str(value), known))
 
 
 def text(value: Any) -> str:

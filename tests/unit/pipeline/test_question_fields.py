@@ -1,5 +1,6 @@
 import math
 from dataclasses import fields
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from trainwright.core.errors import RecipeError
 from trainwright.pipeline.question_fields import QUESTION, SEARCH, read_fields
 from trainwright.planner.plan.question import Question
+from trainwright.spec.workload import OptimizerName
 
 
 def test_texts_and_numbers_come_to_the_same_fields():
@@ -107,3 +109,9 @@ def test_numbers_beyond_any_run_are_refused(field, value):
 def test_a_price_that_cannot_be_read_says_whose_dollars_are_meant(written):
     with pytest.raises(RecipeError, match="no price .*expected dollars of a device and hour, such as 2.50"):
         read_fields({"price": written})
+
+
+@pytest.mark.parametrize("name", get_args(OptimizerName))
+def test_every_optimizer_is_taken_as_it_is_listed_and_in_capitals(name):
+    for written in (name, name.upper(), name.replace("-", "_")):
+        assert read_fields({"optimizer": written}, QUESTION)["optimizer"] == name

@@ -15,7 +15,7 @@ from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue import tables
 from trainwright.hardware.catalogue.devices import device, find_device, normalised
 from trainwright.hardware.catalogue.links import is_rate, link, link_reach, parse_rate
-from trainwright.hardware.catalogue.printed_names import instance, instance_devices
+from trainwright.hardware.catalogue.printed_names import instance, instance_devices, machine_devices
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, NodeSpec
 
 HERE = "here"
@@ -62,7 +62,7 @@ def cluster(
 
     Args:
         text: ``64x8xh100-sxm`` is 64 nodes of 8; ``8xh100-sxm`` 8 devices, ``512xh100-sxm`` 512 in full nodes;
-            ``h100-sxm`` one; ``2xp4d.24xlarge`` two such instances, with all that stands in them;
+            ``h100-sxm`` one; ``2xp4d.24xlarge`` and ``2xDGX H100`` are two such machines, with all that stands in them;
             ``28x72xgb200`` 28 racks, which are 504 hosts of 4.
         scale_up: another link inside a node: a name from ``catalog/links`` (``pcie4``, ``nvl72``, ``nvlink3-bridge``)
             or a rate per device (``300GB/s``).
@@ -84,6 +84,8 @@ def cluster(
             raise RecipeError(
                 "a type of instance, not a device", where=where, seen=repr(text), expected="devices", fix=fix
             )
+        counts = [*(counts or [1]), size]
+    elif len(counts) < 2 and (size := machine_devices(normalised(name), kind.devices)) is not None:
         counts = [*(counts or [1]), size]
     nodes, devices = _shape(counts, kind.devices, name=spec.name, seen=text, where=where)
     hosts = _hosts(devices, kind)

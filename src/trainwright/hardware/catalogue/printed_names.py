@@ -131,6 +131,18 @@ def instance_devices(name: str) -> int | None:
     return None if known is None else int(known)
 
 
+def machine_devices(name: str, full: int) -> int | None:
+    """Returns how many devices one machine or rack of NVIDIA's has that is named so, else None.
+
+    ``dgx-h100`` has the ``full`` devices of a node, ``dgx-2`` 16, ``gb200-nvl72`` 72.
+    """
+    if rack := re.search(r"\bnvl(\d+)\b", name):
+        return int(rack[1])
+    if not name.startswith("dgx"):
+        return None
+    return 16 if re.match(r"dgx-?2\b", name) else full
+
+
 def _type(name: str) -> str:
     plain = name.removeprefix("ml-")
     return f"standard-{plain}" if f"standard-{plain}" in _instances()["devices"] else plain

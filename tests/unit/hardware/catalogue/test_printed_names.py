@@ -88,6 +88,25 @@ def test_an_instance_that_is_named_in_full_is_all_devices_that_stand_in_it(text,
     assert (machines.nodes, machines.node.devices, machines.device.name) == (nodes, devices, name)
 
 
+@pytest.mark.parametrize(
+    ("text", "devices", "name"),
+    [
+        ("DGX H100", 8, "h100-sxm"),
+        ("2xDGX A100 80GB", 16, "a100-sxm-80gb"),
+        ("2x4xDGX H100", 8, "h100-sxm"),  # so many devices of each, said
+        ("DGX-2", 16, "v100-sxm-32gb"),
+        ("NVIDIA GB200 NVL72", 72, "gb200"),
+        ("2xgb300-nvl72", 144, "gb300"),
+        ("dgx-spark-gb10", 1, "dgx-spark-gb10"),
+        ("H100 NVL", 1, "h100-nvl"),
+        ("HGX H100", 1, "h100-sxm"),  # boards have four or eight
+    ],
+)
+def test_a_machine_or_rack_that_is_named_is_all_devices_that_stand_in_it(text, devices, name):
+    machines = cluster(text)
+    assert (machines.devices, machines.device.name) == (devices, name)
+
+
 @pytest.mark.parametrize("text", ["p5.96xlarge", "2x8xp4d.24xlarge", "8xml.p4d.2xlarge"])
 def test_an_instance_of_unknown_size_asks_for_its_devices(text):
     with pytest.raises(RecipeError, match="a type of instance, not a device.*name its devices: 8x(a100|h100)-sxm"):
