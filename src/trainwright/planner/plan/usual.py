@@ -107,25 +107,25 @@ def _habit(question: Question, software: Stack, habit: Habit) -> Usual | None:
 def _alone(
     question: Question, software: Stack, machines: ClusterSpec, *, placed: bool
 ) -> Iterator[tuple[Habit, Usual, dict[str, Any]]]:
-    """Yields habits of one device with the fields that they set; together or not at all.
+    """Yields habits of one device with the fields that they set, each where nobody says it otherwise.
 
-    Updates in the backward pass need steps of one micro batch, of as many sequences as the software has: where somebody
-    says another batch, or an optimizer that has none of this, nothing is taken.
+    Updates in the backward pass need steps of one micro batch: where somebody says a larger batch than the software's,
+    they are not taken; and none of these is with an optimizer that has no such moments.
     """
-    asked = (question.batch_tokens, question.update_in_backward, question.paged_moments, question.moments)
     plain = question.optimizer in (None, "adamw") and question.workload is None
-    if not placed or machines.devices > 1 or machines.device.kind != "cuda" or not plain or asked != (None,) * 4:
+    if not placed or machines.devices > 1 or machines.device.kind != "cuda" or not plain:
         return
-    sequence = sequence_of(question, lambda _: None)
-    fields: dict[Habit, Callable[[str], object]] = {
-        "batch": lambda value: int(value) * sequence,
-        "update_in_backward": lambda value: value == "on",
-        "paged_moments": lambda value: value == "on",
-        "moments": str,
+    sequence, own = sequence_of(question, lambda _: None), _habit(question, software, "batch")
+    is_own = question.batch_tokens is None or (own is not None and question.batch_tokens <= int(own.value) * sequence)
+    fields: dict[Habit, tuple[object, Callable[[str], object]]] = {
+        "batch": (question.batch_tokens, lambda value: int(value) * sequence),
+        "update_in_backward": (question.update_in_backward if is_own else False, lambda value: value == "on"),
+        "paged_moments": (question.paged_moments, lambda value: value == "on"),
+        "moments": (question.moments, str),
     }
-    for habit, read in fields.items():
+    for habit, (said, read) in fields.items():
         usual = _habit(question, software, habit)
-        if usual is not None:
+        if usual is not None and said is None:
             yield habit, usual, {"batch_tokens" if habit == "batch" else habit: read(usual.value)}
 
 

@@ -312,9 +312,10 @@ def _together(run: RunSpec, singles: Sequence[_Variant]) -> Iterator[_Variant]:
             known.add(names)
             yield both
     workload = run.workload
-    if workload.adapter is not None or PAGED_8_BIT not in singles or workload.precision in {"fp32", "tf32"}:
+    paged = workload.paged_moments and workload.moments == "int8" and not workload.update_in_backward
+    if workload.adapter is not None or not (paged or PAGED_8_BIT in singles) or workload.precision in {"fp32", "tf32"}:
         return
-    parts = [PAGED_8_BIT, IN_BACKWARD] if workload.states == "pure" else [PURE, PAGED_8_BIT, IN_BACKWARD]
+    parts = [*([] if workload.states == "pure" else [PURE]), *([] if paged else [PAGED_8_BIT]), IN_BACKWARD]
     whole = reduce(lambda one, other: _both(one, other) or one, parts)
     sequences, devices = workload.batch_sequences, run.cluster.devices
     while sequences >= devices:

@@ -175,12 +175,13 @@ def test_a_tuning_takes_what_surely_fits_and_needs_least():
 
 def test_updates_in_the_backward_pass_have_a_layout_of_one_micro_batch_or_say_which_batch_would_do():
     asked = {"on": "h100-sxm", "method": "full", "states": "pure", "stack": "torchtune", "recompute": "full"}
+    asked["batch_tokens"] = 16 * 2048
     added, once = (chosen("auto", update_in_backward=each, **asked) for each in (False, True))
     assert added.forecast.layouts.micro_batches[0] > 1 == once.forecast.layouts.micro_batches[0]
     with pytest.raises(RecipeError, match="cannot be added up") as raised:
         chosen("micro_batch=2", update_in_backward=True, **asked)
     assert "change `batch_tokens` to 4,096 tokens or less" in str(raised.value)
-    assert chosen("micro_batch=2", update_in_backward=True, batch_tokens=4096, **asked).forecast.fits[0]
+    assert chosen("micro_batch=2", update_in_backward=True, **asked | {"batch_tokens": 4096}).forecast.fits[0]
     assert chosen("tp=1", update_in_backward=True, **asked).parallel.micro_batch_sequences == 16
 
 

@@ -149,9 +149,17 @@ def test_torchtune_has_the_batches_of_its_recipes():
     assert (work.batch_sequences, made.micro_batch_sequences) == (2, 2)
     assert (work.update_in_backward, work.paged_moments, work.moments) == (True, True, "int8")
     assert {"batch", "update_in_backward", "paged_moments", "moments"} <= set(habits(whole))
-    for said in ({"batch_tokens": 4 * 2048}, {"update_in_backward": False}, {"paged_moments": False}):
-        plain = scenario(method="full", **card, **said).run.workload
-        assert not plain.update_in_backward and not plain.paged_moments and plain.moments is None
+    same = scenario(method="full", batch_tokens=2 * 2048, **card)
+    assert same.run.workload == work, "its own batch, said, changes nothing"
+    for said, found in (
+        ({"batch_tokens": 4 * 2048}, (4, False, True, "int8")),  # accumulated: the optimizer is the recipe's
+        ({"update_in_backward": False}, (2, False, True, "int8")),
+        ({"paged_moments": False}, (2, True, False, "int8")),
+        ({"moments": "fp32"}, (2, True, True, "fp32")),
+        ({"optimizer": "sgd"}, (16, False, False, None)),
+    ):
+        work = scenario(method="full", **card, **said).run.workload
+        assert (work.batch_sequences, work.update_in_backward, work.paged_moments, work.moments) == found, said
     several = scenario(method="full", stack="torchtune", on="8xh100-sxm")
     assert not several.run.workload.update_in_backward and choose(several).parallel.micro_batch_sequences == 2
     one = choose(scenario(method="lora", batch_tokens=8 * 2048, stack="torchtune", on="8xh100-sxm")).parallel

@@ -251,6 +251,14 @@ def test_a_whole_8b_model_on_a_24_gb_card_is_tuned_as_torchtune_does():
     plan = plan_run(scenario_of(replace(on, **read_fields(first.fields))))
     assert plan.estimate.fits and plan.workload.batch_tokens == plan.parallel.micro_batch_sequences * 2048
     assert [each.trains_less for each in every].index(True) > 0
+    # Where the optimizer is paged already, the rest of it is offered.
+    named = replace(on, stack="torchtune", batch_tokens=16 * 2048)
+    rest = next(
+        each for each in changes(scenario_of(named).run) if each.name.startswith("updates in the backward pass")
+    )
+    assert rest.fields["update_in_backward"] is True and not rest.fields.keys() & {"paged_moments", "moments"}
+    plan = plan_run(scenario_of(replace(named, **read_fields(rest.fields))))
+    assert plan.estimate.fits and plan.workload.paged_moments and plan.workload.moments == "int8"
 
 
 def test_adapters_that_do_not_fit_leave_frozen_weights_or_activations_on_the_host():
@@ -277,7 +285,7 @@ def test_no_offload_that_nobody_measured_is_called_faster_than_the_run_without_i
 
 def test_smaller_steps_are_offered_where_a_step_is_one_micro_batch():
     asked = {"method": "full", "stack": "torchtune", "states": "pure", "moments": "int8", "paged_moments": True}
-    question = Question(model=MODEL, on="rtx-4090", **asked)
+    question = Question(model=MODEL, on="rtx-4090", batch_tokens=16 * 2048, **asked)
     scenario = scenario_of(question)
     whole = changes(replace(scenario.run, workload=replace(scenario.run.workload, update_in_backward=True)))
     first = next(each for each in whole if each.name.startswith("steps of "))
