@@ -13,6 +13,7 @@ from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_factor, format_seconds
 from trainwright.hardware.catalogue.nodes import written
+from trainwright.hardware.prices.clouds import CONTRACT_S
 from trainwright.planner.search.offers import OWN
 from trainwright.spec.device import Price, PriceKind
 from trainwright.spec.workload import ParallelPlan, Precision, Recompute
@@ -22,6 +23,8 @@ PATIENCE_S = 182 * 86400.0
 (docs.aws.amazon.com, read 2026-02-08), and no published training took longer."""
 PAID_LONGER = 1.05
 """Billed over run, beyond which answers say for how long the devices are paid."""
+WASTE = 2.0
+"""Contract over run beyond which nobody signs it, unless a budget or a deadline asks for that."""
 DEARER = 1.25
 """What a faster way may cost, over the cheapest."""
 MATERIAL = 1.1
@@ -87,6 +90,12 @@ class Option:
     def is_paid_longer(self) -> bool:
         """Returns whether the devices are paid for much longer than the run takes."""
         return self.usd is not None and (self.billed_s or 0.0) > PAID_LONGER * self.seconds
+
+    @property
+    def wastes_contract(self) -> bool:
+        """Returns whether most of a contract or a term is paid for nothing."""
+        billed = self.billed_s or 0.0
+        return self.usd is not None and billed >= CONTRACT_S and billed > WASTE * self.seconds
 
     @property
     def doubt(self) -> str:
@@ -165,14 +174,18 @@ class Recommendation:
         """Returns the three ways to look at first, named; one that is two of them stands once, with both names.
 
         Prices in doubt are for none of them, unless all are, and neither is what may not fit. What would be cheaper or
-        faster by ``MATERIAL`` if it did is named after them.
+        faster by ``MATERIAL`` if it did is named after them. A contract most of which is paid for nothing is no
+        headline where no budget asks for it, unless it is the cheapest.
         """
         known = [option for option in self.options if option.usd is not None]
         known = [option for option in known if not option.doubt] or known
         if not known:
             return tuple(("fastest", option) for option in sorted(_surest(self.options), key=_seconds)[:1])
-        surest = _surest(known)
-        cheapest, fastest = min(surest, key=_dollars), min(surest, key=_seconds)
+        surest, cheapest = _surest(known), min(_surest(known), key=_dollars)
+        if self.goals.budget_usd is None and not cheapest.wastes_contract:
+            known = [option for option in known if not option.wastes_contract]
+            surest = _surest(known)
+        fastest = min(surest, key=_seconds)
         near = [option for option in surest if _dollars(option)[0] <= DEARER * _dollars(cheapest)[0]]
         named = [
             ("cheapest", cheapest),

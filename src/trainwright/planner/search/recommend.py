@@ -34,7 +34,7 @@ from trainwright.planner.search.candidates import parallel_plan
 from trainwright.planner.search.layouts import compare, too_large
 from trainwright.planner.search.memo import Memo
 from trainwright.planner.search.offers import GIVEN, PRICE_KINDS, Offer, offers, owned
-from trainwright.planner.search.ranking import Goals, Option, Recommendation, Refusal, ranked
+from trainwright.planner.search.ranking import WASTE, Goals, Option, Recommendation, Refusal, ranked
 from trainwright.planner.search.table import Pruned
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.run import RunSpec
@@ -47,8 +47,6 @@ FEW_SEQUENCES = 4
 """Sequences of a batch for each device at which twice the batch gains nothing more."""
 ENDLESS = 10.0
 """Wall-clock over the own time of steps and validations beyond which a run is no way to train."""
-WASTE = 2.0
-"""Contract over run beyond which nobody signs it, unless a budget or a deadline asks for that."""
 
 
 @dataclass(slots=True)

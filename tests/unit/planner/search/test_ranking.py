@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.recommend import option
+from trainwright.hardware.prices.clouds import CONTRACT_S
 from trainwright.planner.search.ranking import PATIENCE_S, Goals, pareto_front, ranked
 
 NUMBER = st.integers(1, 6).map(float)
@@ -62,6 +63,23 @@ def test_what_may_not_fit_comes_after_what_surely_does_and_is_named_where_it_is_
         ("cheapest and fastest within 1.25 times that", 10.0),
         ("fastest", 90.0),
     ]
+
+
+def test_a_contract_that_is_paid_for_nothing_is_the_fastest_where_a_budget_asks_for_it_or_nothing_else_is_in_time():
+    hour, month = 3600.0, CONTRACT_S
+    plain = option(seconds=100 * hour, usd=100.0, billed_s=100 * hour)
+    contract = option(seconds=hour, usd=1e5, billed_s=month)
+    used = option(seconds=0.6 * month, usd=900.0, billed_s=month)
+
+    def fastest(options, **goals):
+        return dict(ranked(options, (), Goals(**goals)).headlines)
+
+    assert fastest([plain, contract], budget_usd=1e6)["fastest"].usd == 1e5
+    (both,) = fastest([plain, contract], deadline_s=month).values()
+    assert both.usd == 100.0 and ranked([plain, contract], (), Goals(deadline_s=month)).options[-1].usd == 1e5
+    assert [each.usd for each in fastest([plain, contract], deadline_s=2 * hour).values()] == [1e5]
+    slow = replace(plain, seconds=0.9 * month, billed_s=0.9 * month)
+    assert fastest([slow, used], deadline_s=month)["fastest"].usd == 900.0, "most of that one is used"
 
 
 def test_goals_are_met_first_by_what_surely_fits():
