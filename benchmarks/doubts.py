@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.hardware.catalogue.efficiency import generation, read_efficiency
+from trainwright.planner.counts.between import NARROW
 from trainwright.planner.evidence.published_run import Row
 from trainwright.planner.rates.catalogue import PRIOR_ROWS, SIXTEEN_BIT, kinds_of_doubt
 from trainwright.planner.rates.catalogue import doubts as doubts_of
@@ -53,7 +54,7 @@ def kind_of_work(row: Row, task: str) -> str:
         return "adapters"
     if row.model_class != "decoder":
         return {"moe": "mixtures", "encoder": "encoders"}[row.model_class]
-    if work.precision in ("fp8", "nvfp4"):
+    if work.precision in NARROW:
         return "low precision"
     return "pretraining" if task == "pretrain" else "full tuning"
 

@@ -94,6 +94,8 @@ ALL_LINEAR = ("all", "all-linear", "all_linear")
 """Words for every matrix of a layer."""
 ATTENTION: Part = "attention"
 EXPERTS: Part = "experts"
+USUAL_RANK = 16
+"""Of adapters in a plan where nobody says it."""
 DORA = "dora"
 """The method that trains the lengths of rows too (Liu et al., 2024, arXiv 2402.09353)."""
 

@@ -11,8 +11,10 @@ from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices
 from trainwright.planner.counts.ranks import fullest
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import Workload
+from trainwright.spec.workload import Precision, Workload
 
+NARROW: tuple[Precision, ...] = ("fp8", "nvfp4")
+"""What products read in fewer than sixteen bits; all around them stays in sixteen."""
 DEQUANTISING_KERNELS = 3
 """Launched before each product on nf4 weights: their scales are made, and shifted, and the matrix is (bitsandbytes
 95f9af30, functional.py, dequantize_4bit)."""
@@ -45,7 +47,7 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
         experts, load = model.experts, fullest(model, workload, layouts)
         inner = inner + gated * (load * experts.active * experts.ffn_width + experts.shared_ffn_width) * (1 - dense)
         wide = wide + 4.0 * load * experts.active * model.width * (1 - dense)
-    if workload.precision in ("fp8", "nvfp4"):
+    if workload.precision in NARROW:
         inner = inner + _cast_elements(model)
     return np.asarray(wide / width + inner / layouts.tp)
 
@@ -87,7 +89,7 @@ def expert_kernels(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
     """
     if model.experts is None:
         return np.zeros(len(layouts))
-    each = 6.0 if workload.precision in ("fp8", "nvfp4") else 2.0
+    each = 6.0 if workload.precision in NARROW else 2.0
     return np.asarray(each * model.experts.count / layouts.ep * model.moe_layers / model.blocks)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import PLAIN_MOVES, AdapterMoves, dequantising_traffic_bytes
-from trainwright.planner.counts.between import bias_elements, block_elements, expert_kernels, kernels
+from trainwright.planner.counts.between import NARROW, bias_elements, block_elements, expert_kernels, kernels
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values, counted_once
 from trainwright.planner.counts.methods import adapter_elements, change_s, factor_flops
@@ -223,7 +223,7 @@ def forward_work(
         RecipeError: the device's peak for the workload's precision is not known.
     """
     peak = _known_peak(device, workload.precision)
-    half_peak = peak_flops_per_s(device, "bf16" if workload.precision in ("fp8", "nvfp4") else workload.precision)
+    half_peak = peak_flops_per_s(device, "bf16" if workload.precision in NARROW else workload.precision)
 
     def passes(some: Layouts) -> dict[str, Values]:
         sums = _products(model, workload, some, device, chosen.pad_vocabulary)
@@ -341,7 +341,7 @@ def _products(
     share = slowest_layers(model, layouts) / model.blocks
     zero = np.zeros(len(layouts))
     sums = {"flops": zero, "busy": zero, "bytes": zero, "head": zero, "unaligned": zero}
-    narrow = 1.0 if workload.precision in ("fp8", "nvfp4") else workload.element_bytes
+    narrow = 1.0 if workload.precision in NARROW else workload.element_bytes
     tile = TILE if on_tensor_cores(device, workload.precision) else CORE_TILE
     load = fullest(model, workload, layouts)
     wide = max(1.0, peak_flops_per_s(device, workload.precision) / (device.flops_per_s.get("fp32") or math.inf))

@@ -13,6 +13,7 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.nodes import cluster, names_here, several
 from trainwright.hardware.catalogue.stacks import DEFAULT
+from trainwright.planner.counts.adapters import USUAL_RANK
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.convnet import AnyModel, transformer
@@ -73,7 +74,7 @@ class Question:
     """Of the data set as it lies in storage; None: text and ids of its tokens."""
     packing: Packing | None = None
     """Whether examples fill sequences, or each is one, padded to the longest of its micro batch."""
-    rank: int = 16
+    rank: int = USUAL_RANK
     targets: tuple[str, ...] | None = None
     """What adapters stand beside: ``attention``, ``all-linear``, ``experts``, or names of modules."""
     stack: str = DEFAULT

@@ -13,6 +13,7 @@ from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, matmul_reach, read_efficiency
 from trainwright.hardware.catalogue.stacks import read_stack, stack_names
 from trainwright.planner.counts.adapters import adapter_moves
+from trainwright.planner.counts.between import NARROW
 from trainwright.planner.counts.images import convnet_work
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts, Values
@@ -160,7 +161,7 @@ def kinds_of_doubt(run: RunSpec) -> Iterator[str]:
         yield "experts"
     if isinstance(model, ModelSpec) and model.kind == "encoder":
         yield "encoders"
-    if workload.precision in ("fp8", "nvfp4"):
+    if workload.precision in NARROW:
         yield "low_precision"
 
 

@@ -18,7 +18,7 @@ from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.nodes import cluster as named_cluster
 from trainwright.hardware.catalogue.nodes import node_size
 from trainwright.hardware.catalogue.support import QUANTISING_KINDS, check
-from trainwright.planner.counts.adapters import QUANTISED_FROZEN, attention, beside
+from trainwright.planner.counts.adapters import QUANTISED_FROZEN, USUAL_RANK, attention, beside
 from trainwright.planner.counts.images import batch_text
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import RECOMPUTES, FixedLayout
@@ -34,7 +34,7 @@ from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Adapter, Offload, Recompute, Workload
 
 LEAST_SEQUENCE_TOKENS = 512
-ADAPTER_RANK, LEAST_RANK = 16, 4
+LEAST_RANK = 4
 SLOW = 10.0
 """Times as long as the run would take with memory enough, beyond which several changes are tried together, too."""
 MOST_TOGETHER, BETTER = 5, 4.0
@@ -249,7 +249,7 @@ def _adapters(run: RunSpec) -> Iterator[_Variant]:
     whole, less = run.workload.adapter, run.workload.adapter is None
     if less and run.transformer.kind != "decoder":
         return
-    adapter = whole or beside(run.transformer, None, rank=ADAPTER_RANK)
+    adapter = whole or beside(run.transformer, None, rank=USUAL_RANK)
     if less:
         yield _Variant(name="LoRA", changed={"adapter": adapter}, trains_less=True, fields={"method": "lora"})
     if less or (adapter.frozen not in QUANTISED_FROZEN and run.cluster.device.kind in QUANTISING_KINDS):

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from trainwright.planner.counts.between import NARROW
 from trainwright.planner.counts.layouts import Numbers, Values
 from trainwright.planner.forecast.communication.collectives import Fabric, Group, all_to_all_s, two_tier_s
 from trainwright.spec.model import ModelSpec
@@ -18,7 +19,6 @@ from trainwright.spec.parts.experts import Experts
 from trainwright.spec.stack import Dispatch
 from trainwright.spec.workload import Workload
 
-NARROW = ("fp8", "nvfp4")
 FP8_BYTES = 1.0 + 4.0 / 128
 """Of an element: each 128 of a token share an fp32 scale (arXiv 2412.19437, section 3.3.2, 1 x 128 tiles)."""
 
