@@ -294,14 +294,15 @@ def _refuse_contradictions(fields: Mapping[str, Any]) -> None:
         if name in fields and "have" not in fields:
             raise RecipeError("a price of devices that are not named", field=name, fix="set `have`")
     if "have_usd_per_device_hour" in fields and "have_bought_usd" in fields:
-        name, seen = "have_usd_per_device_hour", "`have_bought_usd` too"
-        raise RecipeError("two answers to one question", field=name, seen=seen, expected="one of them")
+        name, expected = "have_usd_per_device_hour", "this or `have_bought_usd`, not both"
+        raise RecipeError("two answers to one question", field=name, expected=expected)
     if "have_years" in fields and "have_bought_usd" not in fields:
         raise RecipeError("years of which price?", field="have_years", fix="set `have_bought_usd`")
     sizes = ("examples", "epochs") if fields.get("packing") == "off" else ("examples", "epochs", "example_tokens")
     sized = next((name for name in sizes if name in fields), None)
     if sized is not None and "tokens" in fields:
-        raise RecipeError("two answers to one question", field=sized, seen="`tokens` too", expected="one of them")
+        expected = "this or `tokens`, not both"
+        raise RecipeError("two answers to one question", field=sized, expected=expected)
     tokens, batch_tokens = fields.get("tokens", math.inf), fields.get("batch_tokens", 0)
     if batch_tokens > tokens:
         expected = f"at most the run's {tokens:,} tokens"

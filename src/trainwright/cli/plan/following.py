@@ -88,7 +88,12 @@ def write_recipe(args: argparse.Namespace, question: Question, plan: Plan) -> No
     Raises:
         RecipeError: a recipe is there already, or none says what was planned.
     """
+    from trainwright.pipeline.recipes.writing import write_new
+
     path: Path = args.write_recipe
+    if path.suffix not in (*SUFFIXES, ".json"):
+        expected = ".yaml or .json"
+        raise RecipeError("a recipe has another ending", where="--write-recipe", seen=str(path), expected=expected)
     if question.workload is not None:
         raise RecipeError("what is planned is a recipe already", where="--write-recipe", fix="leave it out")
     text = _recipe_text(args, plan)
@@ -100,8 +105,7 @@ def write_recipe(args: argparse.Namespace, question: Question, plan: Plan) -> No
             "states, without padding",
         )
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        write_new(path, text)
     except FileExistsError as error:
         raise RecipeError("this file is there already", where="--write-recipe", seen=str(path)) from error
     except OSError as error:

@@ -43,10 +43,11 @@ def run(args: argparse.Namespace) -> int:
     links = read_fields({"scale_up": args.scale_up, "scale_out": args.scale_out, "rails": args.rails})
     with about("on"):
         machines = cluster(args.on, **links)
-    asked = read_fields({"price_kind": args.price_kind or "on_demand", "clouds": args.cloud, "price": args.price})
-    kind, clouds = asked["price_kind"], asked.get("clouds")
-    price = price_of(machines.device.name, kind, usd=asked.get("price"), clouds=clouds, machines=machines)
-    unpriced = "" if price is not None else why_unpriced(machines, kind, clouds=clouds)
+    offer = {"price_kind": args.price_kind or "on_demand", "clouds": args.cloud, "regions": args.region}
+    asked = read_fields(offer | {"price": args.price})
+    kind, where = asked["price_kind"], {name: asked.get(name) for name in ("clouds", "regions")}
+    price = price_of(machines.device.name, kind, usd=asked.get("price"), machines=machines, **where)
+    unpriced = "" if price is not None else why_unpriced(machines, kind, **where)
     serving = _serving(args, model, machines)
     software = stack(args.stack or DEFAULT, where="--stack")
     estimate = estimate_inference(model, serving, machines, price=price, stack=software)
@@ -83,6 +84,9 @@ def _serving(args: argparse.Namespace, model: ModelSpec, machines: ClusterSpec) 
     tokens = count(args.context or DEFAULT_CONTEXT, where="--context")
     if tokens < 2:
         raise RecipeError("a prompt and an answer are two tokens at least", where="--context", seen=args.context)
+    if tokens > (most := model.context_tokens) and model.kind == "decoder":
+        seen, expected = f"{tokens:,} tokens", f"at most {most:,}"
+        raise RecipeError("longer than the model's context", where="--context", seen=seen, expected=expected)
     with about("weights"):
         weights: Any = one_of(args.precision or "bf16", get_args(WeightFormat))
     layout = parse_layout(args.layout or "auto")

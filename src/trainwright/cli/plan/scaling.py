@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 DEFAULT_ON = "8xh100-sxm"
 """The cluster that a budget of dollars is spent on, unless the user names one."""
-LEAST_FLOPS = 1e12
-"""With so many the laws name some tens of thousands of parameters, far below any that they were fitted to."""
+LEAST_FLOPS, MOST_FLOPS = 1e12, 1e30
+"""With the least the laws name some tens of thousands of parameters, far below any that they were fitted to; the most
+is ten thousand times what any published training took (Llama 3 405B: 3.8e25, arXiv 2407.21783)."""
+
+MOST_PARAMETERS = 10**15
+"""Of ``--params``: five hundred times the largest networks that were trained."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,6 +70,7 @@ def _following(args: argparse.Namespace, scaling: Scaling) -> str:
 
 def _scaling(args: argparse.Namespace) -> Scaling:
     """Returns the answers for the one budget that the arguments name."""
+    from trainwright.planner.plan.sizes import MOST_TOKENS
     from trainwright.render.plans.scaling import Scaling, critical_batches, laws_for, over_training_document
 
     run: Planned | None = None
@@ -76,16 +81,18 @@ def _scaling(args: argparse.Namespace) -> Scaling:
         flops, run = _afforded(args, dollars)
         laws, title = laws_for(flops=flops), f"{format_usd(dollars)} buy {flops:.3g} FLOPs of training"
     elif args.compute is not None:
-        flops = float(count(args.compute, where="--compute"))
-        if flops < LEAST_FLOPS:
-            raise RecipeError("too few operations to train a model", seen=args.compute, expected="1e12 or more")
+        flops = _operations(args.compute)
         laws, title = laws_for(flops=flops), f"{flops:.3g} FLOPs of training"
     else:
-        parameters = float(count(args.params, where="--params"))
+        parameters = float(_up_to(args.params, MOST_PARAMETERS, where="--params"))
         laws, title = laws_for(parameters=parameters), "compute-optimal"
     scaling = Scaling(title=title, laws=laws, batches=(), over_training=None, run=run)
     best = scaling.best
-    tokens = None if args.params is None or args.tokens is None else float(count(args.tokens, where="--tokens"))
+    tokens = (
+        None
+        if args.params is None or args.tokens is None
+        else float(_up_to(args.tokens, MOST_TOKENS, where="--tokens"))
+    )
     if run is None and args.on is not None:
         run = _planned(args, best.parameters, best.tokens if tokens is None else tokens)
     return replace(
@@ -94,6 +101,21 @@ def _scaling(args: argparse.Namespace) -> Scaling:
         batches=critical_batches(best.tokens if tokens is None else tokens, best.loss if tokens is None else None),
         run=run,
     )
+
+
+def _operations(text: str) -> float:
+    flops = float(count(text, where="--compute"))
+    if flops < LEAST_FLOPS:
+        raise RecipeError("too few operations to train a model", seen=text, expected="1e12 or more")
+    if flops > MOST_FLOPS:
+        raise RecipeError("more operations than any training has", seen=text, expected="at most 1e30")
+    return flops
+
+
+def _up_to(text: str, most: int, *, where: str) -> int:
+    if (number := count(text, where=where)) > most:
+        raise RecipeError("more than any run has", where=where, seen=text, expected=f"at most {most:.0e}")
+    return number
 
 
 def _afforded(args: argparse.Namespace, usd: float) -> tuple[float, Planned]:

@@ -12,8 +12,8 @@ from trainwright.hardware.catalogue.tables import CATALOG
 
 _INSTANCES = CATALOG / "instances.toml"
 _FILLER = re.compile(
-    r"nvidia|amd|instinct|intel|google|huawei|aws|tesla|geforce|gpus?|tensor|core|graphics|accelerator|cloud|oam|ubb|dgx|hgx"
-    r"|hbm\d?e?|gen\d|x16|nvlink|\d+cc|nvl\d+"
+    r"nvidia|amd|instinct|intel|apple|google|huawei|aws|tesla|geforce|gpus?|tensor|core|graphics|accelerator|cloud"
+    r"|data|center|oam|ubb|dgx|hgx|hbm\d?e?|\d+th|gen\d?|x16|nvlink|\d+cc|nvl\d+"
 )
 """Words that no two devices of the catalogue differ by: vendors, boards, machines, memory chips, bus generations."""
 _FORMS: Mapping[str, str] = {"sxm2": "sxm", "sxm3": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm", "pci": "pcie"}

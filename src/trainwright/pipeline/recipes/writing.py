@@ -97,18 +97,23 @@ def write(text: str, path: Path, *, force: bool) -> None:
     try:
         if force:
             write_atomically(path, text.encode())
-            return
-        with path.open("x", encoding="utf-8"):
-            pass  # from now on the name is ours
-        try:
-            write_atomically(path, text.encode())
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+        else:
+            write_new(path, text)
     except FileExistsError:
         refuse_overwriting(path, force=False)
     except OSError as error:
         raise MachineError("cannot write the recipe", where=path, seen=error.strerror or str(error)) from error
+
+
+def write_new(path: Path, text: str) -> None:
+    """Writes a file that is not there yet, whole or not at all; raises FileExistsError, or another OSError."""
+    with path.open("x", encoding="utf-8"):
+        pass  # from now on the name is ours
+    try:
+        write_atomically(path, text.encode())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def head_of(says: str, command: str, following: Mapping[str, Any]) -> tuple[str, ...]:

@@ -72,6 +72,14 @@ def vocabulary(record: Record, *, tp: int) -> int:
     return -(-(BERT_VOCABULARY if record.text("arch") == "bert" else GPT2_VOCABULARY) // step) * step
 
 
+def _head_size(record: Record, width: int, heads: int) -> int:
+    """Returns what the notes say, else the width over the heads that the row prints: a whole number."""
+    printed = note_number(record, "head_dim")
+    if not printed and record.text("n_heads") and width % heads:
+        raise ValueError(f"hidden is {width}, expected a multiple of n_heads, {heads}, or head_dim in the notes")
+    return int(printed or width // heads)
+
+
 def model_of(record: Record) -> ModelSpec:
     """Returns the network: the one that the row names, or the one that its columns and notes describe.
 
@@ -98,7 +106,7 @@ def model_of(record: Record) -> ModelSpec:
         width=width,
         heads=heads,
         kv_heads=record.whole("n_kv_heads", heads),
-        head_size=int(note_number(record, "head_dim") or width // heads),
+        head_size=_head_size(record, width, heads),
         ffn_width=int(note_number(record, "dense_ffn") or record.whole("ffn_hidden", usual_width)),
         vocabulary=vocabulary(record, tp=record.whole("tp", 1)),
         context_tokens=512 if bert else record.whole("seq_len"),

@@ -129,6 +129,7 @@ def question(record: Record) -> Row:
             measured than the device has or computes.
         RecipeError: the device is not in the catalogue.
     """
+    record.refuse_surplus()
     refuse_columns(record.values, record.notes)
     framework = record.text("framework")
     release, settings = record.notes.get("release", ""), record.notes.get("framework_config", "")

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, cast
 
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.frozen import dataclass
@@ -37,13 +37,20 @@ _MOST = {"seq_len": MOST_SEQUENCE_TOKENS}
 class Record:
     """One row as it is printed, with its notes taken apart (``a=b;c`` becomes ``{"a": "b", "c": ""}``).
 
-    ``model`` is the model that a user's run names in place of the columns of a shape.
+    ``model`` is the model that a user's run names in place of the columns of a shape; ``surplus`` are cells beyond the
+    last column.
     """
 
     line: int
     values: Mapping[str, str]
     notes: Mapping[str, str]
     model: ModelSpec | None = None
+    surplus: str = ""
+
+    def refuse_surplus(self) -> None:
+        """Raises ValueError for more cells than columns: which of them a comma has moved, nobody knows."""
+        if self.surplus:
+            raise ValueError(f"more cells than columns: {self.surplus}, expected quotes around a text with commas")
 
     def text(self, name: str) -> str:
         """Returns a column's text, empty where there is none."""
@@ -103,10 +110,11 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
 
     Raises:
         RecipeError: there is no such file.
-        DataError: it is not UTF-8, or lacks a required column.
+        DataError: it is not UTF-8, lacks a required column, or has one twice.
     """
     with _opened(path) as lines:
         reader = csv.DictReader(lines)
+        _refuse_twice(path, reader.fieldnames or ())
         missing = ", ".join(name for name in required if name not in (reader.fieldnames or ()))
         if missing:
             what, expected = "not a table of published runs", f"columns {', '.join(required)}, ..."
@@ -117,9 +125,17 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
                 line=reader.line_num,
                 values={name: (value or "").strip() for name, value in row.items() if isinstance(name, str)},
                 notes=take_apart(row.get("notes") or ""),
+                surplus=", ".join(cell for cell in cast(Mapping[None, list[str]], row).get(None, ()) if cell.strip()),
             )
             for row in reader
         ]
+
+
+def _refuse_twice(path: Path, names: Sequence[str]) -> None:
+    twice = next((name for name in names if name and names.count(name) > 1), None)
+    if twice is not None:
+        what, expected = "not a table of published runs", "each column once"
+        raise DataError(what, where=str(path), seen=f"two columns {twice}", expected=expected)
 
 
 def read_tables(paths: Sequence[Path], *, required: Sequence[str] = REQUIRED) -> list[Record]:

@@ -130,6 +130,7 @@ def total(record: Record) -> Total:
         raise ValueError("several networks at once, not a training of one network")
     if _ASSUMED.search(_words(record)):
         raise ValueError("hours from a rate that was assumed, not measured")
+    record.refuse_surplus()
     _refuse_sizes(record)
     tokens, model = record.number("tokens"), model_of(record)
     if not tokens:

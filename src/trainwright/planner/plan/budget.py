@@ -78,6 +78,8 @@ def afforded(usd: float, ask: Asking) -> Afforded:
         if cost is None:
             fix = "give dollars for a device and hour: `price` 2.50"
             raise RecipeError("no price is known", where=best.plan.cluster.device.name, fix=fix)
+        if cost.mid <= 0:
+            raise RecipeError("a budget has no end where an hour costs nothing", field="price", seen=cost.mid)
         if abs(usd / cost.mid - 1) < NEAR:
             break
         flops *= usd / cost.mid

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import RecipeError, about
 from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.nodes import cluster, node_size
@@ -234,7 +234,8 @@ def _largest(search: _Search, devices: Sequence[str] | None, most_devices: int |
         processors = [name for name, each in wanted.items() if each.kind == "cpu"]
         search.refuse("device", PROCESSORS, "looked at where `devices` or `have` names them", len(processors))
         wanted = {name: each for name, each in wanted.items() if name not in processors}
-    clusters = [largest_cluster(name, run.workload, most_devices) for name in wanted]
+    with about("most_devices"):
+        clusters = [largest_cluster(name, run.workload, most_devices) for name in wanted]
     runs, libraries = [replace(run, cluster=each) for each in clusters], counted(run.model).library_bytes
     runs.sort(key=lambda run: (run.cluster.scale_up_devices, run.cluster.node.devices, libraries(run)))
     return [run.cluster for run in runs]

@@ -67,6 +67,8 @@ LETTER_INCHES, APART_INCHES = (0.09, 0.17), 0.04
 """Width of a bold digit of 10 points and height of a line of them; what keeps two numbers apart."""
 AXES_INCHES = (4.4, 2.9)
 """Width and height of the axes, about: what the tick names and the key leave of the picture."""
+BELOW = 0.1
+"""Of the axis, left free: the number of the cheapest way stands below its point."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,6 +190,7 @@ def pareto(
     with picture(path, title, height=3.7 + 0.16 * sum(1.2 + text.count("\n") for text in key)) as figure:
         axes = figure.add_subplot()
         grey: dict[str, Any] = {"linestyle": "", "marker": ".", "color": TONES[7], "alpha": 0.6, "markeredgewidth": 0}
+        axes.margins(y=BELOW)
         (dots,) = _ways(axes, near, markersize=5, **grey)
         _ways(axes, front, color=TONES[0], marker="o", markersize=6, drawstyle="steps-post", linewidth=1.6)
         rings: dict[str, Any] = {"linestyle": "", "marker": "o", "color": TONES[0], "markerfacecolor": "white"}
@@ -225,7 +228,7 @@ def _cost_axis(axes: Axes, costs: Sequence[float], *, in_usd: bool) -> None:
     from matplotlib.ticker import FuncFormatter
 
     top = max(costs) or 1.0
-    axes.set_ylim(-0.04 * top, 1.06 * top)
+    axes.set_ylim(-BELOW * top, (1 + BELOW) * top)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: text(value) if value >= 0 else ""))
 
 

@@ -6,11 +6,14 @@ report's: they differ in lightness as well as in hue, so that colour-blind eyes 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import MachineError, MissingPackage, RecipeError
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ TONES = (
 )
 INK, SOFT, GRID, WARN = "#1b1f24", "#5a6270", "#e3e4df", "#b3261e"
 WIDTH_INCHES, DPI = 5.6, 200
+TITLE_CHARACTERS = 54
+"""Of a title's line: more run out of the picture."""
 STYLE: Any = {
     "font.size": 11,
     "font.family": "sans-serif",
@@ -87,20 +92,25 @@ def drawable(path: Path) -> Path:
 
 @contextmanager
 def picture(path: Path, title: str = "", *, height: float) -> Iterator[Figure]:
-    """A figure in the project's style, written to ``path`` when it is drawn."""
+    """A figure in the project's style, written to ``path`` whole or not at all when it is drawn."""
     drawable(path)
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise MissingPackage("matplotlib", needed_for="a picture", extra="pictures") from error
+    title = textwrap.fill(title, TITLE_CHARACTERS)
+    lines = len(title.splitlines())
     with style.context(["default", STYLE]):
-        figure = Figure(figsize=(WIDTH_INCHES, height + 0.3 * bool(title)), layout="constrained")
+        figure = Figure(figsize=(WIDTH_INCHES, height + 0.3 * lines), layout="constrained")
         if title:
             figure.suptitle(title, x=0.02, ha="left")
         yield figure
-        made = {"Date": None} if path.suffix.lower() == ".svg" else {"Software": None}
+        form = path.suffix.lower().removeprefix(".")
+        made = {"Date": None} if form == "svg" else {"Software": None}
+        drawn = BytesIO()
+        figure.savefig(drawn, format=form, dpi=DPI, facecolor="white", metadata=made)
         try:
-            figure.savefig(path, dpi=DPI, facecolor="white", metadata=made)
+            write_atomically(path, drawn.getvalue())
         except OSError as error:
             raise MachineError("cannot write the picture", where=path, seen=error.strerror) from None

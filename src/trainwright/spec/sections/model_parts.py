@@ -124,6 +124,6 @@ class VariantSection(Section):
     def fields(self, *, layers: int) -> dict[str, Any]:
         """Returns the fields of ``ModelSpec`` that are given, for a network of so many layers."""
         given = {name: value or None if name in NONE_AS_ZERO else value for name, value in self if value is not None}
-        if given.get("window_layers") == tuple(range(layers)):
+        if (some := given.get("window_layers")) and len(some) == layers and some == tuple(range(layers)):
             given["window_layers"] = None  # in all is what it is when nothing is said
         return given

@@ -116,6 +116,14 @@ def test_a_recipe_that_cannot_be_written_is_refused_in_one_line(capsys, here, as
     assert message in error and not (here / "new.yaml").exists()
 
 
+def test_a_recipe_with_another_ending_is_refused(capsys, here):
+    assert cli.main([*MODEL, "--on", "8xh100-sxm", "--write-recipe", "new.txt"]) == 2
+    assert (
+        "--write-recipe: a recipe has another ending (seen new.txt, expected .yaml or .json)" in capsys.readouterr().err
+    )
+    assert not (here / "new.txt").exists()
+
+
 def test_a_folder_that_is_not_there_is_the_machines_fault(capsys, here):
     assert cli.main([*MODEL, "--on", "8xh100-sxm", "--write-recipe", "no/new.yaml"]) == 3
     assert "cannot write the recipe" in capsys.readouterr().err

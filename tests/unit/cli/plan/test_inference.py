@@ -49,7 +49,11 @@ def test_a_price_says_whether_it_was_given_or_listed(capsys):
         (["h100-sxm", "--batch-size", "0"], "--batch-size: must be at least 1"),
         (["h100-sxm", "--tokens", "1T"], "--tokens: this is about training"),
         (["h100-sxm", "--context", "1"], "two tokens at least"),
-        (["h100-sxm", "--context", "1M"], "exceed the model's"),
+        (
+            ["h100-sxm", "--context", "1M"],
+            "--context: longer than the model's context (seen 1,000,000 tokens, expected at most 8,192)",
+        ),
+        (["h100-sxm", "--region", "nowhere"], "--region: unknown region"),
         (["h100-sxm", "--layout", "pp=2"], "serving is laid out by tp alone"),
         (["h100-sxm", "--precision", "int3"], "--precision: unknown value"),
     ],
@@ -76,3 +80,11 @@ def test_a_node_s_ports_are_read_as_for_a_training(capsys, rails):
 def test_the_second_line_says_why_no_price_is_known(capsys):
     assert cli.main([*ASKED, "h100-sxm", "--price-kind", "reserved"]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("price unknown: the lists have no believable reserved")
+
+
+def test_prices_are_those_of_the_regions_that_are_asked_for(capsys):
+    assert cli.main([*ASKED, "h100-sxm", "--region", "eu", "--json"]) == 0
+    assumptions = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["inference"]["assumptions"]}
+    assert "Verda FIN-02" in assumptions["price (on-demand)"]["source"]
+    assert cli.main([*ASKED, "h100-sxm", "--region", "jp"]) == 0
+    assert "no believable on-demand price of h100-sxm in jp" in capsys.readouterr().out

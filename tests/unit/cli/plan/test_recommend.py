@@ -66,6 +66,11 @@ def test_a_batch_is_rounded_to_what_divides(capsys):
         (["--budget", "0"], "--budget: must be above zero"),
         (["--deadline", "soon"], "--deadline: cannot read a quantity"),
         (["--deadline", "14"], "--deadline: a time needs its unit"),
+        (["--most-devices", "1e9"], "--most-devices: more than any cluster has"),
+        (
+            ["--have", "h100-sxm", "--have-price", "3", "--have-bought", "35k$"],
+            "expected this or --have-bought, not both",
+        ),
         (["--devices", " ,"], "--devices: no name in this list"),
         (["--cloud", ""], "--cloud: no name in this list"),
         (["--deadline=-3d"], "--deadline: cannot read a quantity"),

@@ -37,6 +37,11 @@ from trainwright.hardware.catalogue.nodes import cluster
         ("V100 16GB PCIe", "v100-pcie-16gb"),
         ("8x H100 SXM", "h100-sxm"),
         ("AMD Instinct MI250X", "mi250x"),
+        ("Apple M2 Ultra", "m2-ultra"),
+        ("Apple M3 Max", "m3-max"),
+        ("Apple M2 CPU", "m2-cpu"),
+        ("Intel(R) Data Center GPU Max 1550", "max-1550"),
+        ("13th Gen Intel(R) Core(TM) i7-13700H", "core-i7-13700h"),
     ],
 )
 def test_names_as_vendors_and_clouds_print_them(printed, name):

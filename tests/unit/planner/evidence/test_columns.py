@@ -117,7 +117,8 @@ def test_mixtures_need_their_numbers():
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"n_heads": 7}, r"heads \(7\) must be a multiple of kv_heads \(8\)"),
+        ({"n_heads": 4}, r"heads \(4\) must be a multiple of kv_heads \(8\)"),
+        ({"hidden": 4097}, "hidden is 4097, expected a multiple of n_heads, 32, or head_dim in the notes"),
         ({"n_layers": ""}, "n_layers is empty"),
         ({"hidden": "4096.5"}, "hidden is 4096.5, expected a positive whole number"),
         ({"notes": "head_dim=inf"}, "head_dim is inf"),

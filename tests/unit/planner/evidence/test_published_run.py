@@ -1,6 +1,7 @@
 """A row as a question: machines from its notes, and never anything but a question or a reason."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -112,7 +113,7 @@ def test_broken_rows_are_counted_with_their_reason():
         record(line=3, gpu="H10000"),
         record(line=4, n_layers="many"),
         record(line=5, dtype="fp6"),
-        record(line=6, n_heads=7),
+        record(line=6, n_heads=4),
         record(line=7, dp_shard_or_fsdp="all"),
         record(line=8, seq_len=""),
     ]
@@ -126,7 +127,7 @@ def test_broken_rows_are_counted_with_their_reason():
             "unknown device",
             "n_layers is many",
             "dtype is fp6",
-            "heads (7)",
+            "heads (4)",
             "dp_shard_or_fsdp is all",
             "seq_len is empty",
         ),
@@ -233,6 +234,11 @@ WORDS = st.sampled_from(
     ]
 )
 COLUMNS = st.sampled_from([*PLAIN, "notes", "interconnect_note", "tp", "pp", "cp", "ep", "step_time_s", "cpu_offload"])
+
+
+def test_a_row_with_more_cells_than_columns_is_refused():
+    rows, (refused,) = questions([record(), replace(record(line=3), surplus="bf16")])
+    assert len(rows) == 1 and "more cells than columns: bf16" in refused.reason
 
 
 @given(st.dictionaries(COLUMNS, WORDS | st.text(max_size=8), min_size=1, max_size=4))

@@ -177,6 +177,18 @@ def test_short_and_long_lines_are_read_as_far_as_they_go(tmp_path):
     path.write_text(",".join(REQUIRED) + "\nx,torchtitan\nx,torchtitan,llama,1,2,3,h100,8,more,and more\n", "utf-8")
     short, long = read_records(path)
     assert short.text("gpu") == "" and long.text("n_gpus") == "8"
+    short.refuse_surplus()
+    with pytest.raises(ValueError, match="more cells than columns: more, and more, expected quotes around a text"):
+        long.refuse_surplus()
+
+
+def test_a_column_stands_once_in_a_table_but_for_nameless_ones(tmp_path):
+    path = table(tmp_path / "runs.csv", {}, head=[*PLAIN, "gpu"])
+    with pytest.raises(DataError, match=r"runs.csv: not a table .*seen two columns gpu, expected each column once"):
+        read_records(path)
+    trailing = tmp_path / "trailing.csv"
+    trailing.write_text(",".join(REQUIRED) + ",,\nx,torchtitan,llama,1,2,3,h100,8,,\n", "utf-8")
+    assert [row.surplus for row in read_records(trailing)] == [""]
 
 
 def test_a_table_without_a_needed_column_says_which(tmp_path):

@@ -1,5 +1,7 @@
 """Whole trainings: hours in three forms, models by name or size, and published bills."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -215,6 +217,11 @@ def test_a_row_says_how_it_trained():
     grouped = training(n_gpus=96, dp_shard_or_fsdp="hsdp:8")
     layout = replanned(grouped, model, a100, 96).plan.parallel
     assert (layout.dp_shard, layout.dp_replicate, layout.zero_stage) == (8, 12, 3)
+
+
+def test_a_training_with_more_cells_than_columns_is_skipped():
+    totals, (skipped,) = replay([replace(training(gpu_hours=80000), surplus="2 days")])
+    assert not totals and "more cells than columns: 2 days" in skipped.reason
 
 
 @pytest.mark.parametrize(

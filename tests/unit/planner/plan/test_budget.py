@@ -33,3 +33,8 @@ def test_a_budget_is_spent_on_the_best_model_for_its_flops():
 def test_a_budget_needs_a_price():
     with pytest.raises(RecipeError, match="no price is known"):
         afforded(5000.0, lambda model, tokens: Question(model=model, on="8xh800-sxm", tokens=tokens))
+
+
+def test_a_budget_for_devices_that_cost_nothing_has_no_end():
+    with pytest.raises(RecipeError, match="price: a budget has no end where an hour costs nothing"):
+        afforded(5000.0, lambda model, tokens: Question(model=model, on="8xh100-sxm", tokens=tokens, price=0.0))

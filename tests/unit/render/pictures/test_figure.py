@@ -44,3 +44,29 @@ def test_where_no_picture_can_be_is_said_before_anything_is_computed(tmp_path):
         pictures.drawable(tmp_path / "a.gif")
     with pytest.raises(MachineError, match="cannot write the picture"):
         pictures.drawable(tmp_path / "none" / "a.svg")
+
+
+def test_a_long_title_has_several_lines_and_more_height(tmp_path):
+    heights = []
+    for title in (
+        "does not fit: needs 1.3 TiB",
+        "does not fit: needs 1.3 TiB of 23.6 GiB; smallest change: 64 devices",
+    ):
+        with figure.picture(tmp_path / "a.svg", title, height=1.0) as drawn:
+            heights.append(drawn.get_figheight())
+    assert heights[1] > heights[0]
+    assert max(map(len, drawn.get_suptitle().splitlines())) <= 54
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_a_disk_that_is_full_leaves_the_picture_that_was_there(tmp_path, monkeypatch, suffix):
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(b"the picture of yesterday")
+
+    def full(path, *chunks):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(figure, "write_atomically", full)
+    with pytest.raises(MachineError, match="cannot write the picture"):
+        DRAWINGS["memory"](path)
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"the picture of yesterday"]

@@ -22,3 +22,7 @@ def test_a_bound_of_zero_is_none_and_a_window_in_all_layers_is_that_of_no_layers
 def test_no_other_activation_is_known() -> None:
     with pytest.raises(ValidationError, match="silu"):
         VariantSection.model_validate({"activation": "swish"})
+
+
+def test_layers_that_no_network_has_take_no_memory() -> None:
+    assert VariantSection(window_layers=(0, 1)).fields(layers=10**15) == {"window_layers": (0, 1)}
