@@ -17,6 +17,7 @@ from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import AXES, WORDS, mesh, parse_layout
 from trainwright.planner.plan.question import Question, filled
 from trainwright.planner.plan.scenario import scenario_of
+from trainwright.planner.plan.sizes import MOST_SEQUENCE_TOKENS, MOST_TOKENS
 from trainwright.spec.device import PriceKind
 from trainwright.spec.plan import Interval
 from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, States
@@ -30,6 +31,8 @@ FIELDS: Mapping[str, str] = {
 }
 """What can be varied beside the cluster's size and the layout's parts, and the question's field that it is."""
 COUNTS = frozenset(("sequence", "batch", "tokens", "rank", "rails", "nodes"))
+MOST: Mapping[str, int] = {"sequence": MOST_SEQUENCE_TOKENS}
+"""Of numbers with a limit of their own; of all others as many as a run has tokens."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "precision": get_args(Precision),
     "optimizer": get_args(OptimizerName),
@@ -106,6 +109,15 @@ def _count(value: str) -> int:
         raise error.about("sweep") from error
 
 
+def _bounded(axis: str, value: str) -> int:
+    """Returns a number that a run can have; the slip of a pen is refused, as where it is asked for alone."""
+    number, most = _count(value), MOST.get(axis, MOST_TOKENS)
+    if not 1 <= number <= most:
+        expected = f"1 to {most:.0e}"
+        raise RecipeError("less or more than any run has", field="sweep", seen=f"{axis}={value}", expected=expected)
+    return number
+
+
 def _continued(values: list[str], text: str) -> list[str]:
     """Returns the series: two values before the dots give a ratio, or else a difference; one doubles."""
     place = values.index("...")
@@ -160,7 +172,10 @@ def varied(question: Question, axis: str, value: str) -> Question:
     if axis in CHOICES and value not in CHOICES[axis]:
         title = axis.replace("_", " ")
         raise RecipeError("unknown {axis}", field="sweep", axis=title, **unknown(value, CHOICES[axis]))
-    changed: dict[str, Any] = {FIELDS[axis]: _count(value) if axis in COUNTS else value}
+    if axis == "rank" and question.method in (None, "full"):
+        fix = "set `method` to lora or qlora"
+        raise RecipeError("all weights are trained, and no adapters", field="sweep", seen=f"rank={value}", fix=fix)
+    changed: dict[str, Any] = {FIELDS[axis]: _bounded(axis, value) if axis in COUNTS else value}
     if axis == "batch":
         changed["batch_tokens"] *= question.model.batch_unit_tokens
     if axis in question.unmeasured:  # what the recipe's optimizer measured says nothing of those in its place

@@ -100,6 +100,19 @@ def test_anything_of_the_layout_or_the_question_can_vary():
         varied(ASKED, "nodes", "0")
 
 
+@pytest.mark.parametrize(
+    ("axis", "value", "message"),
+    [
+        ("sequence", "1e99", r"less or more than any run has .seen sequence=1e99, expected 1 to 1e\+08"),
+        ("tokens", "15Q", r"less or more than any run has .seen tokens=15Q, expected 1 to 1e\+15"),
+        ("rank", "8", "all weights are trained, and no adapters .seen rank=8"),
+    ],
+)
+def test_what_no_run_has_is_refused_as_where_it_is_asked_for_alone(axis, value, message):
+    with pytest.raises(RecipeError, match=f"sweep: {message}"):
+        sweep(ASKED, axis, (value,))
+
+
 def test_given_prices_are_those_of_the_devices_that_are_varied_over():
     asked = replace(ASKED, price={"h100-sxm": 2.0, "l4": 0.5})
     h100, a100, unknown = sweep(asked, "on", ["8xh100-sxm", "8xa100-80gb", "8xh1000"]).points
