@@ -6,12 +6,13 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.efficiency import matmul_reach, read_efficiency
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack, stack_names
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.rates.catalogue import Catalogue, Rates, bounded, factors, rates, tuned_key
+from trainwright.planner.rates.catalogue import Catalogue, Rates, attention_key, bounded, factors, rates, tuned_key
 from trainwright.planner.rates.catalogue import reached as kernels_of
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack, StackTime
@@ -63,6 +64,11 @@ def test_no_more_than_all_of_a_message_is_left_exposed():
     assert (found.tensor, found.expert, found.context, found.gradients) == (1.0, 1.0, EFFICIENCY.context, 1.3)
     rows = {"tensor": np.array([0.5, 3.66]), "gradients": np.array([1.32])}  # as the fit bounds those of many runs
     assert {name: rate.tolist() for name, rate in bounded(rows).items()} == {"tensor": [0.5, 1.0], "gradients": [1.32]}
+
+
+def test_attention_stands_by_kernel_where_a_device_can_have_several():
+    keys = {name: attention_key(device(name), "flash-2") for name in ("v100-sxm2-32gb", "a100-sxm-80gb", "mi300x")}
+    assert keys == {"v100-sxm2-32gb": "volta", "a100-sxm-80gb": "ampere-flash-2", "mi300x": "rocm"}
 
 
 def test_what_a_table_lacks_is_its_default_and_without_one_nothing_changes():
