@@ -159,6 +159,7 @@ def _download(address: str) -> str:
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             data: bytes = answer.read(MAX_BYTES + 1)
+            announced = int(answer.headers.get("Content-Length") or len(data))
     except urllib.error.HTTPError as error:
         with error:
             seen = f"HTTP {error.code} {error.reason}"
@@ -169,6 +170,9 @@ def _download(address: str) -> str:
         raise _NoAnswer("cannot fetch a price list", where=address, seen=error) from error
     if len(data) > MAX_BYTES:
         raise DataError("a price list that is too long", where=address, expected=f"at most {MAX_BYTES >> 20} MiB")
+    if len(data) < announced:
+        seen = f"{len(data):,} of {announced:,} bytes"
+        raise MachineError("a price list that was cut off", where=address, seen=seen, fix="fetch it again")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

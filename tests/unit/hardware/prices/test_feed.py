@@ -119,6 +119,14 @@ def test_a_file_must_say_whose_it_is(tmp_path, lists):
         update([str(tmp_path / "nowhere")], [], today="2026-12-01")
 
 
+def test_a_list_that_was_cut_off_replaces_nothing(lists, address, monkeypatch):
+    monkeypatch.setattr(Quiet, "copyfile", lambda self, source, out: out.write(source.read()[:-40]))
+    (found,) = update([f"{address}/aws/vms.csv"], [], today="2026-12-01")
+    whole = len(AWS.encode())
+    assert f"a price list that was cut off (seen {whole - 40} of {whole} bytes)" in str(found.error)
+    assert found.error.exit_code == 3 and snapshot.fetched_files() == ()
+
+
 def test_a_host_that_does_not_answer_is_asked_once(monkeypatch):
     asked = []
 
