@@ -203,6 +203,21 @@ def _pool(value: Any) -> tuple[ClusterSpec, ...]:
     return read_pool(text(value))
 
 
+def _optimizer(value: Any) -> str:
+    """Returns an optimizer; of Hugging Face's ``paged_adamw_8bit`` the error says how it is written here."""
+    known = get_args(OptimizerName)
+    try:
+        return one_of(value, known)
+    except RecipeError as error:
+        name = str(value).lower()
+        if "adam" not in name or "adamax" in name:
+            raise
+        more = [("8bit", "`moments` int8"), ("8-bit", "`moments` int8"), ("paged", "`paged_moments`")]
+        said = [f", with {how}" for word, how in more if word in name]
+        seen, expected = repr(value), f"one of {', '.join(known)}"
+        raise RecipeError("unknown value", seen=seen, expected=expected, fix=f"write adamw{''.join(said)}") from error
+
+
 Readers = dict[str, Callable[[Any], Any]]
 OF_RUN: Readers = {
     **dict.fromkeys(("tokens", "batch_tokens"), partial(_up_to, most=MOST_TOKENS)),
@@ -210,7 +225,7 @@ OF_RUN: Readers = {
     "rank": count,
     "targets": names,
     "precision": partial(one_of, known=get_args(Precision)),
-    "optimizer": partial(one_of, known=get_args(OptimizerName)),
+    "optimizer": _optimizer,
     "states": partial(one_of, known=get_args(States)),
     "moments": partial(one_of, known=get_args(MomentDtype)),
     "method": partial(one_of, known=get_args(Method)),

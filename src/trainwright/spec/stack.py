@@ -112,6 +112,8 @@ class StackMemory:
     """Grouped keys and values are repeated to one for each query head."""
     double_quantised: bool = False
     """nf4's scales are quantised too."""
+    quantised_experts: bool = False
+    """bitsandbytes' weights are experts too; else those of a layer are one parameter, which stays in 16 bits."""
     adapter_bytes: float = 4.0
     """Bytes of an adapter's element, its gradient, and each moment."""
     adapter_input_bytes: float = 2.0

@@ -115,3 +115,14 @@ def test_a_price_that_cannot_be_read_says_whose_dollars_are_meant(written):
 def test_every_optimizer_is_taken_as_it_is_listed_and_in_capitals(name):
     for written in (name, name.upper(), name.replace("-", "_")):
         assert read_fields({"optimizer": written}, QUESTION)["optimizer"] == name
+
+
+def test_an_optimizer_of_another_name_says_how_it_is_written():
+    for name, fix in (
+        ("paged_adamw_8bit", "write adamw, with `moments` int8, with `paged_moments`"),
+        ("adamw_torch_fused", "write adamw"),
+        ("lion", "plain-sgd)"),
+    ):
+        with pytest.raises(RecipeError) as refusal:
+            read_fields({"optimizer": name}, QUESTION)
+        assert str(refusal.value).endswith(fix)

@@ -33,9 +33,10 @@ from trainwright.planner.counts.ranks import (
 from trainwright.planner.counts.update import FUSED_BYTES, orthogonal_flops, update_bytes
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.stack import Stack
+from trainwright.spec.stack import Stack, StackMemory
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, Precision, Workload
 
+PLAIN_MEMORY = StackMemory()
 SCORE_ELEMENTS = {True: 22.0 / 3, False: 15.5 / 3}
 """Elements moved for each written score, a third of forward and backward pass: line by line, or in one fused kernel.
 
@@ -212,12 +213,12 @@ def forward_work(
     chosen: KernelChoice = DEFAULT_KERNELS,
     written_bytes: float = FUSED_BYTES,
     adapter_moves: AdapterMoves = PLAIN_MOVES,
-    double_quantised: bool = False,
+    memory: StackMemory = PLAIN_MEMORY,
 ) -> Work:
     """Returns all that one device computes and moves in its own memory; ``eager`` runs each line of code by itself.
 
-    ``written_bytes`` is what the software's AdamW moves for a parameter in fp32; ``double_quantised``: it quantises
-    the scales of nf4 too.
+    ``written_bytes`` is what the software's AdamW moves for a parameter in fp32; ``memory`` says which
+    frozen weights it quantises, and how.
 
     Raises:
         RecipeError: the device's peak for the workload's precision is not known.
@@ -227,7 +228,7 @@ def forward_work(
 
     def passes(some: Layouts) -> dict[str, Values]:
         sums = _products(model, workload, some, device, chosen.pad_vocabulary)
-        dequantised = dequantising_traffic_bytes(model, workload, some, double_quantised=double_quantised)
+        dequantised = dequantising_traffic_bytes(model, workload, some, memory)
         return {
             **_rated(sums, device, peak, half_peak),
             **_attention(model, workload, some, device, half_peak),

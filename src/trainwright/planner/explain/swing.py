@@ -8,10 +8,12 @@ from dataclasses import replace
 
 from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.stacks import stack
+from trainwright.planner.counts.adapters import base_bytes
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import step_s
 from trainwright.planner.plan.sizes import AS_ASKED
 from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.spec.convnet import transformer
 from trainwright.spec.plan import INTERVAL, Assumption, Plan
 from trainwright.spec.run import PlacedRun, RunSpec
 from trainwright.spec.stack import Stack
@@ -77,12 +79,17 @@ def _of_validation(plan: Plan, assumption: Assumption) -> tuple[str, float]:
 
 def _of_packing(plan: Plan, assumption: Assumption) -> tuple[str, float]:
     """The same layout with full sequences, token for token: no padding, and longer products."""
-    software = next((each.value for each in plan.estimate.assumptions if each.key == "software"), None)
-    if plan.workload.example_tokens is None or not isinstance(software, str):
+    software = _software(plan)
+    if plan.workload.example_tokens is None or software is None:
         return "time", 1.0
     filled = replace(plan.workload, example_tokens=None, example_spread=0.0)
-    padded_s, packed_s = (_s_per_token(plan, each, stack(software)) for each in (plan.workload, filled))
+    padded_s, packed_s = (_s_per_token(plan, each, software) for each in (plan.workload, filled))
     return "time", packed_s / padded_s
+
+
+def _software(plan: Plan) -> Stack | None:
+    name = next((each.value for each in plan.estimate.assumptions if each.key == "software"), None)
+    return stack(name) if isinstance(name, str) else None
 
 
 def _s_per_token(plan: Plan, workload: Workload, software: Stack) -> float:
@@ -124,6 +131,17 @@ def _of_sequence(plan: Plan, assumption: Assumption) -> tuple[str, float]:
     return "memory", _tight(plan, (memory.activations + memory.logits) / 2)
 
 
+def _of_frozen_experts(plan: Plan, assumption: Assumption) -> tuple[str, float]:
+    """Experts in as few bits as the other frozen weights, where memory is tight."""
+    adapter, software, model = plan.workload.adapter, _software(plan), transformer(plan.model)
+    if adapter is None or software is None:
+        return "memory", 1.0
+    memory = software.memory
+    kept = base_bytes(model, adapter, memory)
+    less = base_bytes(model, adapter, replace(memory, quantised_experts=True))
+    return "memory", _tight(plan, plan.estimate.memory.weights * (1 - less / kept))
+
+
 def _tight(plan: Plan, saved_bytes: float) -> float:
     total, there = plan.estimate.memory.total_bytes, plan.estimate.memory_available_bytes
     return total / max(total - saved_bytes, 1.0) if total > TIGHT * there else 1.0
@@ -141,5 +159,6 @@ _RULES: Mapping[str, Callable[[Plan, Assumption], tuple[str, float]]] = {
     "availability": _of_availability,
     "states": _of_states,
     "sequence": _of_sequence,
+    "frozen_experts": _of_frozen_experts,
 }
 """By an assumption's key; what is measured or looked up moves little."""

@@ -14,6 +14,7 @@ from trainwright.planner.cost.goodput import SPOT_NODE_MTBF_S
 from trainwright.planner.cost.keeping import Kept, kept_of
 from trainwright.planner.cost.keeping import assumed as of_kept
 from trainwright.planner.cost.run_cost import RunCost
+from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN
 from trainwright.planner.counts.ranks import fullest
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.forecast import Forecast
@@ -25,6 +26,7 @@ from trainwright.planner.plan.usual import MESH, USUAL
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.ranking import PAID_LONGER
 from trainwright.spec.plan import Assumption, Origin
+from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
 
 RANK_HOST_BYTES, RANK_HOLDS = 4e9, "libraries, pinned buffers, the loader's workers"
@@ -39,6 +41,7 @@ def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost
     return [
         *_of_run(scenario, workload, run),
         *_of_mixtures(scenario, workload, choice),
+        *_of_frozen_experts(scenario.run, workload),
         *_of_sharing(scenario, workload, choice),
         *_of_drives(choice.forecast),
         *moved_assumptions(choice.forecast, by_habit=scenario.may_offload),
@@ -164,6 +167,18 @@ def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list
         name, source = "blocks that predict further tokens", "the model's own; 0 trains without them"
         notes.append(Assumption(name, model.further_layers, "", "catalog", source, key="further_layers"))
     return notes
+
+
+def _of_frozen_experts(run: RunSpec, workload: Workload) -> tuple[Assumption, ...]:
+    """Returns that experts beside quantised weights are not quantised, where the software leaves them as they are."""
+    adapter, memory = workload.adapter, run.stack.memory
+    if adapter is None or not run.model.is_divisible or run.transformer.experts is None:
+        return ()
+    if adapter.frozen not in BITSANDBYTES_FROZEN or memory.quantised_experts:
+        return ()
+    source = "transformers keeps those of a layer in one parameter, which bitsandbytes leaves as it is (its issue 1849)"
+    source += "; `stack` unsloth quantises it"
+    return (Assumption("frozen experts", "16 bits", "", "catalog", source, key="frozen_experts"),)
 
 
 def _of_sharing(scenario: Scenario, workload: Workload, choice: Choice) -> list[Assumption]:

@@ -29,7 +29,10 @@ from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
 from trainwright.planner.counts.ranks import fullest, owners
 from trainwright.planner.rates.probed import DIRECTIONS, LayoutShapes, Probed
 from trainwright.spec.device import DTYPE_BYTES
+from trainwright.spec.stack import StackMemory
 
+OUR_MEMORY = StackMemory(double_quantised=True)
+"""How this trainer keeps nf4: see ``catalog/stacks/trainwright.toml``; a base with experts it does not."""
 PROCESSOR_UNPACKS_BYTES_PER_S = 1.5e9
 """What making a matrix of nf4 moves on a processor, an element at a time: bitsandbytes 0.50.2 on one core
 with AVX-512 in fp32, 1.6e9 in bf16 (29 November 2026). On other devices it takes as long as the catalogue says."""
@@ -84,7 +87,7 @@ class ProbedAdapters(Probed):
 
     def _unpacked_s(self, shapes: LayoutShapes) -> float:
         """Returns the seconds of making matrices of nf4 in one pass of a micro batch."""
-        moved = dequantising_traffic_bytes(shapes.model, shapes.workload, shapes.layouts, double_quantised=True)
+        moved = dequantising_traffic_bytes(shapes.model, shapes.workload, shapes.layouts, OUR_MEMORY)
         if self.probes.device_kind == "cpu":
             return float(moved[0]) / PROCESSOR_UNPACKS_BYTES_PER_S
         return self.catalogue.efficiency.dequantised * self.stream_s(float(moved[0]))

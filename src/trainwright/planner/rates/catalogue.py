@@ -266,7 +266,7 @@ class Catalogue:
             chosen=run.kernels,
             written_bytes=stack.update_bytes if written is None else written,
             adapter_moves=adapter_moves(stack),
-            double_quantised=stack.memory.double_quantised,
+            memory=stack.memory,
         )
         return replace(counted, attention_again=float(stack.selective == "attention"))
 

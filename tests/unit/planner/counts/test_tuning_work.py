@@ -16,6 +16,7 @@ from trainwright.planner.counts.work import forward_work
 from trainwright.planner.forecast.forecast import step_s
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.run import RunSpec
+from trainwright.spec.stack import StackMemory
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
 LLAMA = catalogue_model("llama3-8b")
@@ -46,16 +47,28 @@ def test_four_bits_are_read_and_sixteen_written_for_every_weight_of_the_blocks()
     weights = 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096)
     quantised = work(adapter=adapter("nf4"))
     for twice, bytes_per_weight in ((True, 2.516), (False, 2.5625)):
-        found = dequantising_traffic_bytes(LLAMA, quantised, layouts(quantised), double_quantised=twice)[0]
+        found = dequantising_traffic_bytes(LLAMA, quantised, layouts(quantised), StackMemory(double_quantised=twice))[0]
         assert found == pytest.approx(bytes_per_weight * weights, rel=1e-4)
         for whole in (work(adapter=adapter()), work()):
-            assert dequantising_traffic_bytes(LLAMA, whole, layouts(work()), double_quantised=twice)[0] == 0
+            assert (
+                dequantising_traffic_bytes(LLAMA, whole, layouts(work()), StackMemory(double_quantised=twice))[0] == 0
+            )
+
+
+def test_experts_that_stay_in_16_bits_are_not_made_anew():
+    # Qwen3 30B A3B (config.json): attention of 4096 and 512 x 2048, and a router of 128 x 2048, in 48 layers.
+    mixture, quantised = catalogue_model("qwen3-30b-a3b"), work(adapter=adapter("nf4"))
+    dense = 48 * 2048 * (2 * 4096 + 2 * 512 + 128)
+    for whole, weights in ((False, dense), (True, dense + 48 * 128 * 3 * 768 * 2048)):
+        memory = StackMemory(quantised_experts=whole)
+        found = dequantising_traffic_bytes(mixture, quantised, layouts(quantised), memory)[0]
+        assert found == pytest.approx(2.5625 * weights, rel=1e-4)
 
 
 def test_dequantising_costs_two_passes_and_a_third_where_layers_are_recomputed():
     plain, quantised = work(sequence=4096, adapter=adapter()), work(sequence=4096, adapter=adapter("nf4"))
     device = ONE.device
-    counted = forward_work(LLAMA, quantised, layouts(quantised), device, double_quantised=True)
+    counted = forward_work(LLAMA, quantised, layouts(quantised), device, memory=StackMemory(double_quantised=True))
     once = float(counted.dequantised_s[0]) * CATALOGUE.efficiency.dequantised / CATALOGUE.efficiency.bandwidth
     pace = stack("hf-trainer").time.compute * stack("hf-trainer").time.tuned.get("ampere-16", 1.0)
     for recompute, passes in (("none", 2), ("full", 3)):

@@ -10,6 +10,8 @@ from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
 
+STACKS = ("default", "unsloth")
+
 
 def planned(**asked):
     return plan_run(scenario_of(Question(model=model("llama3-8b"), **asked)))
@@ -31,6 +33,15 @@ def test_validations_of_a_split_that_is_not_counted_move_a_short_run(tmp_path):
     assert swing.factor == pytest.approx((phases.total_s + phases.evaluate) / phases.total_s) and swing.factor > 1.5
     assert swing in largest(short)
     assert of(plan_of(planned_recipe(tmp_path, "train.validation.tokens=512")), "validation") is None
+
+
+def test_experts_that_are_not_quantised_move_the_memory_where_it_is_tight():
+    asked = {"method": "qlora", "on": "a100-80gb"}
+    plans = [plan_run(scenario_of(Question(model=model("qwen3-30b-a3b"), stack=name, **asked))) for name in STACKS]
+    plain, quantising = (of(plan, "frozen_experts") for plan in plans)
+    assert plain.of == "memory" and plain.factor > 2 and plain.assumption.value == "16 bits" and quantising is None
+    assert plans[0].estimate.memory.weights > 3 * plans[1].estimate.memory.weights
+    assert of(planned(**asked), "frozen_experts") is None, "it has none"
 
 
 def test_the_overhead_moves_a_run_by_what_it_takes():

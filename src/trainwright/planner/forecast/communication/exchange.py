@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import QUANTISED_FROZEN, adapter_parameters, frozen_bytes
+from trainwright.planner.counts.adapters import QUANTISED_FROZEN, adapter_parameters, base_bytes
 from trainwright.planner.counts.layouts import MANY, Alike, Layouts, Numbers, Values, kinds_of
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.counts.ranks import expert_tp, fullest, owners, rank_parameters, slowest_layers
@@ -240,7 +240,7 @@ def _kept_bytes(run: RunSpec) -> float:
     size = workload.element_bytes
     if workload.adapter is None or workload.adapter.frozen not in QUANTISED_FROZEN:
         return size
-    stored = frozen_bytes(workload.adapter.frozen, double_quantised=run.stack.memory.double_quantised)
+    stored = base_bytes(model, workload.adapter, run.stack.memory)
     blocks = block_matrix_parameters(model) / total_parameters(model)
     return stored * blocks + size * (1 - blocks)
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import QUANTISED_FROZEN
+from trainwright.planner.counts.adapters import is_quantised
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.counts.parameters import matrices
 from trainwright.planner.counts.process import KEEPS_GRADIENTS
@@ -260,9 +260,10 @@ def alive_bytes(case: MemoryCase, step: Pass) -> Numbers:
 
 def dequantised_matrix_bytes(case: MemoryCase) -> Numbers:
     """Returns the bytes [L] of a block's largest quantised matrix, as a product needs it."""
-    quantised = case.adapter is not None and case.adapter.frozen in QUANTISED_FROZEN
-    largest = max(matrix.elements for matrix in matrices(case.model) if matrix.part not in ("head", "stem"))
-    return quantised * largest * case.element_bytes / case.layouts.tp
+    blocks = (matrix for matrix in matrices(case.model) if matrix.part not in ("head", "stem"))
+    adapter, memory = case.adapter, case.memory
+    quantised = (each.elements for each in blocks if adapter is not None and is_quantised(each, adapter, memory))
+    return max(quantised, default=0) * case.element_bytes / case.layouts.tp
 
 
 def moments_of(case: MemoryCase, states: Kept, step: Pass | None = None) -> tuple[Moment, ...]:

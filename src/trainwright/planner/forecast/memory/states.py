@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN, adapted, adapter_parameters, frozen_bytes
+from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN, adapted, adapter_parameters, base_bytes
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.methods import method_bytes
 from trainwright.planner.counts.parameters import (
@@ -77,7 +77,7 @@ class MemoryCase:
         """Returns the bytes of a block's weight where it is gathered: frozen ones as they are kept."""
         if self.adapter is None:
             return self.element_bytes
-        return frozen_bytes(self.adapter.frozen, double_quantised=self.memory.double_quantised)
+        return base_bytes(self.model, self.adapter, self.memory)
 
     @property
     def own(self) -> bool:

@@ -160,6 +160,27 @@ def test_torchtune_keeps_8b_in_nf4_with_adapters_in_16_bits():
     assert states.gradients[0, 0] == 2 * adapters and states.optimizer[0, 0] == 4 * adapters
 
 
+@pytest.mark.parametrize(
+    ("stack", "frozen", "expert_bytes"),
+    [
+        ("trl-peft", "nf4", 2.0),  # transformers 5: one parameter of a layer's experts, which bitsandbytes leaves
+        ("hf-deepspeed", "int8", 2.0),
+        ("unsloth", "nf4", 0.5 + (1 + 4 / 256) / 64),
+        ("hf-trainer", "bf16", 2.0),
+    ],
+)
+def test_experts_beside_quantised_weights_have_16_bits_but_where_software_quantises_them(stack, frozen, expert_bytes):
+    """Qwen3 30B A3B (config.json): 48 layers of 128 experts, each three matrices of 768 x 2048."""
+    model, memory = catalogue_model("qwen3-30b-a3b"), read_stack(stack).memory
+    work = replace(WORK, precision="bf16", adapter=Adapter(rank=8, frozen=frozen))
+    weights = kept_bytes(model, work, ParallelPlan(), memory=memory).weights[0, 0]
+    experts, tables, total = 48 * 128 * 3 * 768 * 2048, 2 * 151_936 * 2048, 30_532_122_624
+    rest = {"nf4": 0.5 + ((1 + 4 / 256) if memory.double_quantised else 4) / 64, "int8": 1.0, "bf16": 2.0}[frozen]
+    adapters = 48 * 8 * (2048 + 4096 + 2048 + 512) * memory.adapter_bytes
+    expected = experts * expert_bytes + (total - experts - tables) * rest + 2 * tables + adapters
+    assert weights == pytest.approx(expected, rel=1e-3)
+
+
 @pytest.mark.parametrize("asked", [{"moments": "int8"}, {"paged_moments": True, "moments": "fp32"}])
 def test_8_bit_and_paged_optimizers_copy_one_tensor_at_most(asked):
     """bitsandbytes updates tensor by tensor in place; torch's AdamW copies all parameters at once (``foreach``)."""
