@@ -7,23 +7,18 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-import numpy as np
-
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import unknown
-from trainwright.planner.counts.layouts import Layouts, Numbers
-from trainwright.planner.counts.parallel.products import slowest_elements
 from trainwright.planner.counts.parameters import (
     BLOCK_PARTS,
     Matrix,
     Part,
-    block_matrix_parameters,
     matrices,
     total_parameters,
 )
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.stack import Stack, StackMemory
+from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Adapter, Frozen, Workload
 
 FROZEN_BYTES: Mapping[Frozen, float] = {
@@ -47,27 +42,6 @@ BITSANDBYTES_FROZEN: frozenset[Frozen] = frozenset(("nf4", "int8"))
 def frozen_bytes(frozen: Frozen, *, double_quantised: bool) -> float:
     """Returns the bytes of one frozen element; nf4's scales are quantised too where the software does so."""
     return NF4_DOUBLE_BYTES if frozen == "nf4" and double_quantised else FROZEN_BYTES[frozen]
-
-
-def base_bytes(model: ModelSpec, adapter: Adapter, memory: StackMemory) -> float:
-    """Returns the bytes of one element of the frozen blocks, in the mean over what is quantised of them and what not.
-
-    transformers 5 keeps the experts of a layer in one parameter, and bitsandbytes quantises linear layers alone
-    (bitsandbytes-foundation/bitsandbytes#1849): experts are in 16 bits there.
-    """
-    stored = frozen_bytes(adapter.frozen, double_quantised=memory.double_quantised)
-    if memory.quantised_experts or adapter.frozen not in BITSANDBYTES_FROZEN or model.experts is None:
-        return stored
-    experts = sum(each.parameters for each in matrices(model) if each.part == EXPERTS)
-    share = experts / block_matrix_parameters(model)
-    return share * FROZEN_BYTES["bf16"] + (1 - share) * stored
-
-
-def is_quantised(matrix: Matrix, adapter: Adapter, memory: StackMemory) -> bool:
-    """Returns whether a block's matrix is kept in fewer than 16 bits: see ``base_bytes``."""
-    if adapter.frozen not in QUANTISED_FROZEN:
-        return False
-    return matrix.part != EXPERTS or memory.quantised_experts or adapter.frozen not in BITSANDBYTES_FROZEN
 
 
 class AdapterMoves(NamedTuple):
@@ -287,18 +261,3 @@ def count_trained(model: AnyModel, workload: Workload) -> int:
     if workload.adapter is None:
         return total_parameters(model)
     return adapter_parameters(transformer(model), workload.adapter)
-
-
-def dequantising_traffic_bytes(model: ModelSpec, workload: Workload, layouts: Layouts, memory: StackMemory) -> Numbers:
-    """Returns what a pass moves to make 16-bit weights of frozen ones in fewer bits: read once, written once.
-
-    bitsandbytes dequantises a whole matrix before each of its products where a micro batch has more than some tens of
-    rows (bitsandbytes 95f9af30, backends/cuda/ops.py:584), in forward and backward pass and in a recomputation.
-    """
-    adapter = workload.adapter
-    if adapter is None or adapter.frozen not in QUANTISED_FROZEN:
-        return np.zeros(len(layouts))
-    stored = frozen_bytes(adapter.frozen, double_quantised=memory.double_quantised)
-    blocks = (each for each in matrices(model) if each.part in BLOCK_PARTS)
-    weights = slowest_elements(model, layouts, (each for each in blocks if is_quantised(each, adapter, memory)))
-    return np.asarray((stored + workload.element_bytes) * weights)

@@ -1,17 +1,26 @@
-"""What lies between a block's products: the elements that its kernels move, and how many kernels are launched."""
+"""What lies between a block's products: what its kernels move, of quantised weights too, and how many there are."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.planner.counts.adapters import (
+    BITSANDBYTES_FROZEN,
+    EXPERTS,
+    FROZEN_BYTES,
+    QUANTISED_FROZEN,
+    frozen_bytes,
+)
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.methods import method_kernels
-from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices
+from trainwright.planner.counts.parallel.products import slowest_elements
+from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, block_matrix_parameters, matrices
 from trainwright.planner.counts.ranks import fullest
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import Precision, Workload
+from trainwright.spec.stack import StackMemory
+from trainwright.spec.workload import Adapter, Precision, Workload
 
 NARROW: tuple[Precision, ...] = ("fp8", "nvfp4")
 """What products read in fewer than sixteen bits; all around them stays in sixteen."""
@@ -113,3 +122,39 @@ def kernels(model: ModelSpec, workload: Workload, *, eager: bool | NDArray[np.bo
     products += method_kernels(model, workload.adapter)
     beside = np.where(eager, np.maximum(written, between) + 10 * targets, between + 4 * targets)
     return np.asarray(products + beside + (12 if model.experts else 0))
+
+
+def base_bytes(model: ModelSpec, adapter: Adapter, memory: StackMemory) -> float:
+    """Returns the bytes of one element of the frozen blocks, in the mean over what is quantised of them and what not.
+
+    transformers 5 keeps the experts of a layer in one parameter, and bitsandbytes quantises linear layers alone
+    (bitsandbytes-foundation/bitsandbytes#1849): experts are in 16 bits there.
+    """
+    stored = frozen_bytes(adapter.frozen, double_quantised=memory.double_quantised)
+    if memory.quantised_experts or adapter.frozen not in BITSANDBYTES_FROZEN or model.experts is None:
+        return stored
+    experts = sum(each.parameters for each in matrices(model) if each.part == EXPERTS)
+    share = experts / block_matrix_parameters(model)
+    return share * FROZEN_BYTES["bf16"] + (1 - share) * stored
+
+
+def is_quantised(matrix: Matrix, adapter: Adapter, memory: StackMemory) -> bool:
+    """Returns whether a block's matrix is kept in fewer than 16 bits: see ``base_bytes``."""
+    if adapter.frozen not in QUANTISED_FROZEN:
+        return False
+    return matrix.part != EXPERTS or memory.quantised_experts or adapter.frozen not in BITSANDBYTES_FROZEN
+
+
+def dequantising_traffic_bytes(model: ModelSpec, workload: Workload, layouts: Layouts, memory: StackMemory) -> Numbers:
+    """Returns what a pass moves to make 16-bit weights of frozen ones in fewer bits: read once, written once.
+
+    bitsandbytes dequantises a whole matrix before each of its products where a micro batch has more than some tens of
+    rows (bitsandbytes 95f9af30, backends/cuda/ops.py:584), in forward and backward pass and in a recomputation.
+    """
+    adapter = workload.adapter
+    if adapter is None or adapter.frozen not in QUANTISED_FROZEN:
+        return np.zeros(len(layouts))
+    stored = frozen_bytes(adapter.frozen, double_quantised=memory.double_quantised)
+    blocks = (each for each in matrices(model) if each.part in BLOCK_PARTS)
+    weights = slowest_elements(model, layouts, (each for each in blocks if is_quantised(each, adapter, memory)))
+    return np.asarray((stored + workload.element_bytes) * weights)

@@ -16,8 +16,15 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import PLAIN_MOVES, AdapterMoves, dequantising_traffic_bytes
-from trainwright.planner.counts.between import NARROW, bias_elements, block_elements, expert_kernels, kernels
+from trainwright.planner.counts.adapters import PLAIN_MOVES, AdapterMoves
+from trainwright.planner.counts.between import (
+    NARROW,
+    bias_elements,
+    block_elements,
+    dequantising_traffic_bytes,
+    expert_kernels,
+    kernels,
+)
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values, counted_once
 from trainwright.planner.counts.methods import adapter_elements, change_s, factor_flops

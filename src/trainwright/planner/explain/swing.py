@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.planner.counts.adapters import base_bytes
+from trainwright.planner.counts.between import base_bytes
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import step_s
 from trainwright.planner.plan.sizes import AS_ASKED

@@ -19,9 +19,9 @@ from trainwright.hardware.machine.probes import MatmulPass
 from trainwright.planner.counts.adapters import (
     QUANTISED_FROZEN,
     adapter_parameters,
-    dequantising_traffic_bytes,
     stands_beside,
 )
+from trainwright.planner.counts.between import dequantising_traffic_bytes
 from trainwright.planner.counts.kernels import Kind
 from trainwright.planner.counts.methods import adapter_elements
 from trainwright.planner.counts.parallel.products import product_shape

@@ -8,8 +8,7 @@ import pytest
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.planner.counts.adapters import dequantising_traffic_bytes
-from trainwright.planner.counts.between import kernels
+from trainwright.planner.counts.between import dequantising_traffic_bytes, kernels
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.methods import prompt_tokens
 from trainwright.planner.counts.work import forward_work

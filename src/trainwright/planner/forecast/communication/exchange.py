@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import QUANTISED_FROZEN, adapter_parameters, base_bytes
+from trainwright.planner.counts.adapters import QUANTISED_FROZEN, adapter_parameters
+from trainwright.planner.counts.between import base_bytes
 from trainwright.planner.counts.layouts import MANY, Alike, Layouts, Numbers, Values, kinds_of
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.counts.ranks import expert_tp, fullest, owners, rank_parameters, slowest_layers

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import is_quantised
+from trainwright.planner.counts.between import is_quantised
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.counts.parameters import matrices
 from trainwright.planner.counts.process import KEEPS_GRADIENTS

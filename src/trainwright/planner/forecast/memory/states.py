@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
-from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN, adapted, adapter_parameters, base_bytes
+from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN, adapted, adapter_parameters
+from trainwright.planner.counts.between import base_bytes
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.methods import method_bytes
 from trainwright.planner.counts.parameters import (
