@@ -75,7 +75,9 @@ def test_a_killed_rank_is_named_and_ends_the_others(project, undisturbed) -> Non
     ranks[1].kill()
     _, said = process.communicate(timeout=120)
     assert process.returncode == 5, said
-    assert re.search(r"rank \d on \S+ ended by SIGKILL, last heard in [\w ]*step \d+.*; all ranks were ended", said)
+    # Ranks say where they are once in a while: one that is fast is killed before it has said any step.
+    place = r"(last heard in [\w ]*step \d+|before its first step)"
+    assert re.search(rf"rank \d on \S+ ended by SIGKILL, {place}.*; all ranks were ended", said)
     assert "Traceback" not in said
     assert all_gone(ranks)
     assert goes_on_to_the_same_bits(project, undisturbed)
