@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -84,14 +84,18 @@ def drop_inputs(network: Network, rate: float) -> None:
             assert isinstance(factors, Factors)
             factors.drops = number, rate
     for block in network.blocks:
-        block.register_forward_pre_hook(_tell_adapters, with_kwargs=True)
+        block.register_forward_pre_hook(_telling([layer for _, layer in adapted_layers(block)]), with_kwargs=True)
 
 
-def _tell_adapters(block: nn.Module, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-    """Tells the adapters of a block what its pass drops; a pass that is made again says so again."""
-    draw = next((each for each in (*given, *named.values()) if isinstance(each, Draw)), None)
-    for _, layer in adapted_layers(block):
-        layer.draw = draw
+def _telling(layers: Sequence[AdaptedLinear]) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
+    """Returns a hook that tells a block's adapters what its pass drops; a pass that is made again says so again."""
+
+    def tell(block: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        draw = next((each for each in (*given, *named.values()) if isinstance(each, Draw)), None)
+        for layer in layers:
+            layer.draw = draw
+
+    return tell
 
 
 def use(network: nn.Module, names: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 
+from trainwright.cli.main import main
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.model import hf
 from trainwright.model.adapters.imported import import_adapters
@@ -100,3 +101,14 @@ def test_a_folder_that_is_there_stays_as_it_is(made, tmp_path) -> None:
     with pytest.raises(RecipeError, match="there already"):
         import_adapters(folder, tmp_path / "model")
     assert not list((tmp_path / "model").iterdir())
+
+
+def test_the_command_says_where_it_is_and_refuses_a_second_time(made, tmp_path, capsys) -> None:
+    folder, _ = made()
+    capsys.readouterr()
+    told = ["checkpoint", "adapters", str(folder), str(tmp_path / "model"), "--base", str(tmp_path / "llama-base")]
+    assert main([*told, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["size_bytes"] == sum(path.stat().st_size for path in (tmp_path / "model").iterdir())
+    assert main(told) == 2
+    assert "the folder is there already" in capsys.readouterr().err
