@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from trainwright.hardware.catalogue.models import find_model
 from trainwright.planner.evidence.rows import LARGEST, Record, number
 from trainwright.planner.evidence.words import UnknownWord, compiled, flag, offloaded, switch, trains
-from trainwright.spec.model import ModelSpec
+from trainwright.spec.model import PLANNED_FAMILIES, ModelSpec
 from trainwright.spec.parts.experts import Experts
 from trainwright.spec.parts.latent import LatentAttention
 from trainwright.spec.stack import Stack
@@ -28,12 +28,13 @@ GPT2_VOCABULARY = 50257
 BERT_VOCABULARY = 30522
 LLAMA_VOCABULARY = 32000
 """Of Llama and Llama 2 (arXiv 2302.13971, section 2.1)."""
+_OF_FAMILIES = dict.fromkeys(re.split(r"[\d_]", name)[0] for name in PLANNED_FAMILIES if name not in ("resnet", "vit"))
 ARCHITECTURES = (
-    *("llama", "mistral", "mixtral", "gpt", "moe", "bert", "falcon", "bloom", "mpt", "opt", "phi", "qwen", "gemma"),
-    *("deepseek", "nemotron", "grok", "glm", "internlm", "baichuan", "yi", "starcoder", "olmo", "granite", "dbrx"),
-    *("cohere", "command", "neox", "pythia", "stablelm", "dense", "decoder", "encoder", "transformer"),
+    *_OF_FAMILIES,
+    *("moe", "dense", "decoder", "encoder", "nemotron", "grok", "internlm", "baichuan", "yi", "olmo", "dbrx"),
+    *("cohere", "command", "pythia", "stablelm"),
 )
-"""Words of which a row's architecture has one; no other network is counted."""
+"""Words of which a row's architecture has one, families of text by their first word; no other network is counted."""
 MLA = LatentAttention(query_rank=1536, kv_rank=512, rope_size=64, value_size=128)
 """DeepSeek-V3's (arXiv 2412.19437, section 4.2), which rows with latent attention share unless they say otherwise."""
 ZERO_STAGES: dict[str, Literal[0, 1, 2, 3]] = {"ddp": 0, "zero0": 0, "zero1": 1, "zero2": 2}
