@@ -53,6 +53,10 @@ computes the rest again. ``own``: this project's modules, counted tensor by tens
 """
 
 
+Remade = Literal["norms", "latents", "gates", "results"]
+"""What software makes again in the backward pass whatever a layout says of recomputation: the results of norms; the
+queries, keys and values of latent attention, from their latents; the products of gates; the results of experts, which
+are not read where the router's weights multiply what the last product reads."""
 Flash = Literal["flash-1", "flash-2", "cudnn"]
 """FlashAttention (Dao et al., 2022; Dao, 2023), or cuDNN's kernels, on Hopper as fast as FlashAttention-3."""
 
@@ -90,6 +94,13 @@ class StackMemory:
     holds_outputs: bool = False
     """A pipeline stage keeps each micro batch's output until its backward pass, and the last stage the logits of two
     (DeepSpeed's pipeline engine)."""
+    remade: tuple[Remade, ...] = ()
+    """Never kept for the backward pass."""
+    narrow_inputs: bool = False
+    """In eight bits products keep their inputs in these, gates too, and what attention returns in twelve."""
+    narrow_copies: float = 2.0
+    """Bytes of each weight's copies for products in fp8: as it is and transposed (Transformer Engine), or one of them
+    where its scales are of square blocks."""
     saves_gathered: bool = False
     """Products of tensor parallelism keep their input as it was gathered, not their share of it."""
     adapter_residuals: float = 1.0

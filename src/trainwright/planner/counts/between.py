@@ -16,7 +16,7 @@ from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.methods import method_kernels
 from trainwright.planner.counts.parallel.products import slowest_elements
 from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, block_matrix_parameters, matrices
-from trainwright.planner.counts.ranks import fullest
+from trainwright.planner.counts.ranks import fullest, slowest_layers
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import StackMemory
@@ -122,6 +122,27 @@ def kernels(model: ModelSpec, workload: Workload, *, eager: bool | NDArray[np.bo
     products += method_kernels(model, workload.adapter)
     beside = np.where(eager, np.maximum(written, between) + 10 * targets, between + 4 * targets)
     return np.asarray(products + beside + (12 if model.experts else 0))
+
+
+def remade_bytes(model: ModelSpec, workload: Workload, layouts: Layouts, memory: StackMemory) -> Numbers:
+    """Returns what a micro batch moves on the slowest rank to make norms' and gates' results again; see ``Remade``.
+
+    A norm reads and writes its width, a gate reads two tensors and writes one.
+    """
+    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
+    wide, inner = 0.0, np.zeros(len(layouts))
+    if "norms" in memory.remade:
+        latent = model.latent
+        wide = 2.0 * (2 * model.width + (latent.kv_rank + (latent.query_rank or 0) if latent else 0))
+    if "gates" in memory.remade and model.gated:
+        dense = (model.blocks - model.moe_layers) / model.blocks
+        inner = inner + 3.0 * model.ffn_width * dense
+        if model.experts is not None:
+            routed = fullest(model, workload, layouts) * model.experts.active * model.experts.ffn_width
+            inner = inner + 3.0 * (routed + model.experts.shared_ffn_width) * (1 - dense)
+    width = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
+    each = workload.element_bytes * tokens * slowest_layers(model, layouts)
+    return np.asarray(each * (wide / width + inner / layouts.tp))
 
 
 def base_bytes(model: ModelSpec, adapter: Adapter, memory: StackMemory) -> float:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from trainwright.core.frozen import dataclass
 from trainwright.core.registry import load
-from trainwright.planner.counts.parameters import BLOCK_PARTS, CONVOLUTIONS, matrices
+from trainwright.planner.counts.parameters import BLOCK_PARTS, CONVOLUTIONS, UP_FROM_LATENTS, matrices
 from trainwright.spec.convnet import AnyModel, ConvNetSpec, counted
 
 if TYPE_CHECKING:
@@ -124,9 +124,16 @@ def again_flops(run: RunSpec, recompute: Recompute, whole: Flops, *, compiled: b
     """
     if recompute == "full":
         return float(whole.linear + whole.attention)
+    remade = _remade_flops(run) if "latents" in run.stack.memory.remade else 0.0
     if recompute == "none":
-        return 0.0
+        return remade
     if run.stack.selective == "attention":
-        return float(whole.attention)
+        return remade + whole.attention
     halves = compiled and run.stack.memory.kernels != "own"
     return (whole.linear / 2 if halves else 0.0) + (0.0 if run.workload.fused_attention else float(whole.attention))
+
+
+def _remade_flops(run: RunSpec) -> float:
+    """Returns the operations of a sequence's queries, keys and values, made from latents."""
+    made = (each for each in matrices(run.transformer) if each.name in UP_FROM_LATENTS)
+    return sum(2.0 * run.workload.sequence_tokens * each.layers * each.elements for each in made)

@@ -40,6 +40,8 @@ class Kernels:
     launches: Values = 0.0
     accumulate: Values = 0.0
     again: Values = 0.0
+    remade: Values = 0.0
+    """Seconds of what software makes again where no whole blocks are."""
     recomputed: Values = 1.0
     """Share of the blocks that are computed again, where blocks are."""
     pace: Values = 1.0

@@ -24,12 +24,13 @@ from trainwright.planner.counts.between import (
     dequantising_traffic_bytes,
     expert_kernels,
     kernels,
+    remade_bytes,
 )
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values, counted_once
 from trainwright.planner.counts.methods import adapter_elements, change_s, factor_flops
 from trainwright.planner.counts.parallel.products import product_shape
-from trainwright.planner.counts.parameters import BLOCK_PARTS, wide_matrices
+from trainwright.planner.counts.parameters import BLOCK_PARTS, UP_FROM_LATENTS, wide_matrices
 from trainwright.planner.counts.ranks import (
     expert_tp,
     fullest,
@@ -40,7 +41,7 @@ from trainwright.planner.counts.ranks import (
 from trainwright.planner.counts.update import FUSED_BYTES, orthogonal_flops, update_bytes
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.stack import Stack, StackMemory
+from trainwright.spec.stack import Remade, Stack, StackMemory
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, Precision, Workload
 
 PLAIN_MEMORY = StackMemory()
@@ -149,6 +150,10 @@ class Work:
     """Reading quantised weights, and writing them in 16 bits for a pass's products."""
     changed_s: Values = 0.0
     """Making whole changes of weights, in a pass."""
+    remade_s: Values = 0.0
+    """Products of the forward pass that software makes again (``StackMemory.remade``)."""
+    remade_traffic_s: Values = 0.0
+    """What it moves for the rest of what it makes again."""
     compiled: Values = 0.0
     """1 where a compiler fuses what lies between products."""
     lighter: Values = 0.0
@@ -234,7 +239,7 @@ def forward_work(
     half_peak = peak_flops_per_s(device, "bf16" if workload.precision in NARROW else workload.precision)
 
     def passes(some: Layouts) -> dict[str, Values]:
-        sums = _products(model, workload, some, device, chosen.pad_vocabulary)
+        sums = _products(model, workload, some, device, chosen.pad_vocabulary, remade=memory.remade)
         dequantised = dequantising_traffic_bytes(model, workload, some, memory)
         return {
             **_rated(sums, device, peak, half_peak),
@@ -242,6 +247,7 @@ def forward_work(
             **_between(model, workload, some, device, eager=eager, adapter_moves=adapter_moves),
             **_of_rank(model, workload, some, device, eager=eager),
             "dequantised_s": dequantised / device.bytes_per_s,
+            "remade_traffic_s": remade_bytes(model, workload, some, memory) / device.bytes_per_s,
         }
 
     counted: dict[str, Any] = counted_once(layouts, _dividing(model, layouts), passes)
@@ -269,6 +275,7 @@ def _rated(sums: Mapping[str, Numbers], device: DeviceSpec, peak: float, half_pe
         "products_s": sums["flops"] / peak,
         "unaligned_s": sums["unaligned"] / peak,
         "head_s": sums["head"] / half_peak,
+        "remade_s": sums["remade"] / peak,
         "busy": sums["flops"] / np.maximum(sums["busy"], 1.0),
         "operands_s": sums["bytes"] / device.bytes_per_s,
     }
@@ -342,13 +349,19 @@ def _launched(model: ModelSpec, workload: Workload, layouts: Layouts, *, eager: 
 
 
 def _products(
-    model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, multiple: int
+    model: ModelSpec,
+    workload: Workload,
+    layouts: Layouts,
+    device: DeviceSpec,
+    multiple: int,
+    *,
+    remade: tuple[Remade, ...],
 ) -> dict[str, Numbers]:
     """Returns operations, also over tile share, and operand bytes of all products of a micro batch."""
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     share = slowest_layers(model, layouts) / model.blocks
     zero = np.zeros(len(layouts))
-    sums = {"flops": zero, "busy": zero, "bytes": zero, "head": zero, "unaligned": zero}
+    sums = dict.fromkeys(("flops", "busy", "bytes", "head", "unaligned", "remade"), zero)
     narrow = 1.0 if workload.precision in NARROW else workload.element_bytes
     tile = TILE if on_tensor_cores(device, workload.precision) else CORE_TILE
     load = fullest(model, workload, layouts)
@@ -366,6 +379,8 @@ def _products(
             sums["flops"], sums["busy"] = sums["flops"] + thin, sums["busy"] + thin
         busy = 1.0 if device.kind == "cpu" else tile_share(rows, outputs, device.sm_count or 1, tile)
         sums["flops"] = sums["flops"] + flops
+        if "latents" in remade and matrix.name in UP_FROM_LATENTS:
+            sums["remade"] = sums["remade"] + flops
         aligned = (outputs % ALIGNED_ELEMENTS == 0) & (inputs % ALIGNED_ELEMENTS == 0)
         sums["unaligned"] = sums["unaligned"] + np.where(aligned, 0.0, flops)
         sums["busy"] = sums["busy"] + flops / busy

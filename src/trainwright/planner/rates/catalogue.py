@@ -209,9 +209,9 @@ def spread_of(run: RunSpec) -> float:
 
 
 WORK_OF: Mapping[Kind, tuple[str, ...]] = {
-    "products": ("products_s", "unaligned_s", "operands_s"),
+    "products": ("products_s", "unaligned_s", "operands_s", "remade_s"),
     "attention": ("attention_s", "short_s", "scores_s"),
-    "between": ("traffic_s", "encoder_s", "casts_s", "adapted_s", "dequantised_s", "changed_s"),
+    "between": ("traffic_s", "encoder_s", "casts_s", "adapted_s", "dequantised_s", "changed_s", "remade_traffic_s"),
     "head": ("head_s", "loss_s"),
     "launches": ("kernels", "expert_layers"),
     "update": ("update_s", "orthogonal_s"),
@@ -308,6 +308,8 @@ def reached(work: Work, rate: Rates, *, left: Values = 1.0) -> Kernels:
         casts=rate.casts * work.casts_s / rate.bandwidth,
         launches=rate.launch_s * (work.kernels + rate.expert_kernels * work.expert_layers),
         again=np.where(np.asarray(work.attention_again) > 0, core, rate.selective),
+        remade=work.remade_s / (rate.products * work.busy**rate.tiles * left)
+        + fused * work.remade_traffic_s / rate.bandwidth,
         pace=rate.compute,
         lighter=work.lighter,
         lighter_ends=work.lighter_ends,

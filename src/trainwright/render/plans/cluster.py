@@ -204,7 +204,10 @@ def _show_speed(plan: Plan, page: Page) -> None:
 
 def _show_memory(plan: Plan, planned: Planned, page: Page) -> None:
     table, estimate = planned.choice.forecast.memory, plan.estimate
-    stage = f" on the {'last' if table.last_stage[0] else 'first'} stage" if plan.parallel.pp > 1 else ""
+    places = "the first stage", "the last stage"
+    if plan.parallel.schedule == "dualpipe":
+        places = "a rank with both ends", "a rank between the ends"
+    stage = f" on {places[int(table.last_stage[0])]}" if plan.parallel.pp > 1 else ""
     moments = {
         "end": "at the end of the backward pass",
         "backward": "in the backward pass",

@@ -23,7 +23,8 @@ def test_one_screen_has_the_verdict_the_memory_what_matters_most_and_what_to_typ
     assert any(line.startswith("steps alone ") and "overhead of long runs" in line for line in lines)
     assert any(line.startswith("memory |") for line in lines)
     start = next(place for place, line in enumerate(lines) if line.startswith("rests on most"))
-    assert lines[start + 4] == "" and all(" x " in line for line in lines[start + 1 : start + 4])
+    end = lines.index("", start)
+    assert 1 <= end - start - 1 <= 3 and all(" x " in line for line in lines[start + 1 : end])
     (following,) = [line for line in lines if line.startswith("next: trainwright ")]
     assert cli.main([*following.split()[2:], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["workload"]["steps"] > 0

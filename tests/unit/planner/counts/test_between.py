@@ -7,7 +7,8 @@ import pytest
 
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.models import model as catalogue_model
-from trainwright.planner.counts.between import bias_elements, block_elements, expert_kernels
+from trainwright.hardware.catalogue.stacks import read_stack
+from trainwright.planner.counts.between import bias_elements, block_elements, expert_kernels, remade_bytes
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.spec.workload import ParallelPlan, Workload
 
@@ -69,3 +70,14 @@ def test_sequence_parallelism_divides_all_that_tensor_parallelism_leaves_whole()
     assert split == pytest.approx(alone / 8)
     # Two norms read and write the width, two sums read two and write one.
     assert whole - split == pytest.approx(10 * LLAMA_8B.width * (1 - 1 / 8))
+
+
+def test_what_is_made_again_is_read_and_written_once_more():
+    """Two norms of the width and two of latents, in and out; gates read two tensors and write one."""
+    model, memory = catalogue_model("deepseek-v3"), read_stack("hai-llm").memory
+    work = replace(WORK, precision="fp8", expert_imbalance=1.0)
+    norms = 2 * (2 * 7168 + 1536 + 512)
+    gates = 3 * (3 * 18432 + 59 * (8 + 1) * 2048) / 62
+    moved = remade_bytes(model, work, layouts(ParallelPlan(), work=work), memory)[0]
+    assert moved == pytest.approx(2 * 512 * 62 * (norms + gates))
+    assert remade_bytes(model, work, layouts(ParallelPlan(), work=work), read_stack("megatron-core").memory) == 0

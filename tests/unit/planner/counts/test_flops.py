@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fixtures.planned_models import LLAMA
+from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.model.decoder import Decoder
@@ -102,3 +103,14 @@ def test_recomputation_repeats_what_the_software_means_by_it():
     assert again("torchtitan", "selective", compiled=True) == whole.linear / 2
     assert again("trainwright", "selective", compiled=True) == 0
     assert again("trainwright", "selective", fused_attention=False) == whole.attention
+
+
+def test_deepseeks_software_makes_up_projections_again_unless_whole_blocks_are():
+    """arXiv 2412.19437, section 3.2.3; sizes of 62 blocks: ranks of 1,536 and 512, 128 heads of 128 + 64 and 128."""
+    model = catalogue_model("deepseek-v3")
+    work = Workload(sequence_tokens=64, batch_tokens=64, steps=1, precision="fp8", optimizer="adamw")
+    run = RunSpec(model=model, workload=work, cluster=cluster("8xh800-sxm"), stack=read_stack("hai-llm"))
+    whole = count_flops(model, sequences=1, sequence_tokens=64)
+    up = 128 * (1536 * (128 + 64) + 512 * (128 + 128))
+    assert again_flops(run, "none", whole, compiled=False) == 2 * 64 * 62 * up
+    assert again_flops(run, "full", whole, compiled=False) == whole.linear + whole.attention

@@ -17,7 +17,8 @@ import numpy as np
 
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.adapters import BITSANDBYTES_FROZEN
-from trainwright.planner.counts.layouts import CONTEXTS, RECOMPUTES, Numbers
+from trainwright.planner.counts.between import NARROW
+from trainwright.planner.counts.layouts import CONTEXTS, RECOMPUTES, Numbers, Values
 from trainwright.planner.counts.methods import adapter_method
 from trainwright.planner.counts.parameters import matrices
 from trainwright.planner.counts.ranks import expert_tp, fullest
@@ -27,9 +28,9 @@ from trainwright.planner.forecast.memory.states import MemoryCase
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Fusion
 
-EXPERT_IMBALANCE = 1.25
-"""The busiest rank's tokens over the mean where nobody says it: the usual capacity factor (Fedus et al., 2021, arXiv
-2101.03961, section 2.2), which loads balanced by a loss come near to."""
+NARROW_BYTES, ATTENDED_BYTES = 1.0, 1.5
+"""Of an element that waits for a product in fp8, and of what attention returns, in five bits of exponent and six of
+mantissa: DeepSeek-V3, arXiv 2412.19437, section 3.3.2."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,8 +45,8 @@ class Part:
     gathered: float = 0.0
     inner: float = 0.0
     scores: float = 0.0
-    copied: float = 0.0
-    copied_inner: float = 0.0
+    copied: Values = 0.0
+    copied_inner: Values = 0.0
 
 
 def micro_tokens(case: MemoryCase) -> Numbers:
@@ -74,6 +75,11 @@ def keeps_inputs(case: MemoryCase) -> bool:
     return case.memory.quantised_inputs and adapter.frozen in BITSANDBYTES_FROZEN
 
 
+def keeps_narrow(case: MemoryCase) -> bool:
+    """Returns True where what waits for a product in eight bits is in these already."""
+    return case.memory.narrow_inputs and case.workload.precision in NARROW
+
+
 def adapter_inputs(case: MemoryCase, inputs: dict[str, float]) -> float:
     """Returns the bytes that adapters on the matrices in ``inputs`` keep for themselves (``AdapterMethod.keeps``)."""
     adapter = case.adapter
@@ -100,6 +106,8 @@ def norm_part(case: MemoryCase) -> Part:
     size, width = case.element_bytes, case.model.width
     if case.memory.kernels == "compiled":
         return Part(wide=size * width)
+    if "norms" in case.memory.remade:
+        return Part(wide=size * width)
     eager = case.memory.kernels == "eager" and case.model.norm == "rmsnorm"
     trained = size if keeps_inputs(case) else 0.0
     return Part(wide=(4.0 + trained if eager else size) * width, gathered=trained * width)
@@ -118,12 +126,14 @@ def attention_part(case: MemoryCase) -> Part:
         projected = queries + 2 * keys
     else:
         # Latents and their norms are narrow, and whole on every rank; keys and values are made for every head.
-        latent = model.latent
-        wide += 2 * size * (latent.kv_rank + latent.rope_size + (latent.query_rank or 0))
-        projected = queries + model.heads * (model.score_size + model.value_size)
+        latent, remade = model.latent, case.memory.remade
+        copies = 1 if "norms" in remade else 2
+        wide += copies * size * (latent.kv_rank + latent.rope_size + (latent.query_rank or 0))
+        projected = 0 if "latents" in remade else queries + model.heads * (model.score_size + model.value_size)
     scores = 0.0 if case.workload.fused_attention else score_bytes(case) * model.heads * case.workload.sequence_tokens
     statistic = 4.0 * model.heads if case.workload.fused_attention else 0.0
-    return Part(wide=wide, inner=size * (projected + mixed) + statistic, scores=scores)
+    attended = ATTENDED_BYTES if keeps_narrow(case) else size
+    return Part(wide=wide, inner=size * projected + attended * mixed + statistic, scores=scores)
 
 
 def score_bytes(case: MemoryCase) -> float:
@@ -149,11 +159,13 @@ def network_part(case: MemoryCase, width: float, *, expert: bool = False) -> Par
     # A frozen product keeps no input, and an adapter keeps the copy that it makes of it.
     adapted = case.adapter is not None and "down" in case.adapter.targets and not case.memory.adapter_input_bytes
     tensors = (2.0 + eager) if case.model.gated else 1.0
-    tensors += not compiled and (keeps_inputs(case) or adapted)
+    remade = compiled or (case.model.gated and "gates" in case.memory.remade)
+    tensors += not remade and (keeps_inputs(case) or adapted)
+    each = NARROW_BYTES if keeps_narrow(case) else case.element_bytes
     width_of_gate = adapter_inputs(case, {"up": case.model.width, "gate": case.model.width})
     return Part(
         wide=mask_bytes(case) * case.model.width + width_of_gate,
-        inner=tensors * case.element_bytes * width + adapter_inputs(case, {"down": width}),
+        inner=tensors * each * width + adapter_inputs(case, {"down": width}),
     )
 
 
@@ -165,12 +177,14 @@ def mixture_part(case: MemoryCase) -> Part:
     experts = case.model.experts
     if experts is None:
         return Part()
-    copies = experts.active * (case.workload.expert_imbalance or EXPERT_IMBALANCE)
+    copies = experts.active * fullest(case.model, case.workload, case.layouts)
+    results = 0.0 if "results" in case.memory.remade else case.element_bytes
+    each = (NARROW_BYTES if keeps_narrow(case) else case.element_bytes) + results
     shared = network_part(case, experts.shared_ffn_width) if experts.shared_ffn_width else Part()
     return Part(
         wide=2 * 4.0 * experts.count + shared.wide,
         inner=shared.inner,
-        copied=copies * 2 * case.element_bytes * case.model.width,
+        copied=copies * each * case.model.width,
         copied_inner=copies * network_part(case, experts.ffn_width, expert=True).inner,
     )
 

@@ -8,9 +8,6 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import StackMemory
 from trainwright.spec.workload import Workload
 
-FP8_COPY_BYTES = 2.0
-"""fp8 products by Transformer Engine keep each weight in fp8 twice, as it is and transposed."""
-
 
 def has_half_gradients(workload: Workload) -> bool:
     """Returns True where gradients stay in 16 bits whatever the software: of pure weights, and fp16's of mixed ones."""
@@ -38,7 +35,7 @@ def parameter_bytes(model: ModelSpec, workload: Workload, memory: StackMemory) -
     full = size if workload.states == "pure" else 4.0
     weight = size if mixed else full
     if workload.precision == "fp8" and memory.kernels == "fused":
-        weight += FP8_COPY_BYTES
+        weight += memory.narrow_copies
     reduced = mixed and (memory.reduced_gradients or has_half_gradients(workload))
     gradient, master = (size if reduced else full), (4.0 if mixed else 0.0)
     if mixed and memory.master_gradients:

@@ -46,9 +46,9 @@ class Stages:
 def stages_of(model: ModelSpec, layouts: Layouts, *, forth_and_back: bool = False) -> Stages:
     """Returns the first and last stage of each layout; layers are divided evenly, rounded up.
 
-    In a bidirectional pipeline the first rank and the last have both; ``forth_and_back``, as DualPipeV runs, the first
-    rank has both ends of the network, the last one its middle, and no layer lies on two of them. The latest is kept:
-    states, offload and memory of the same layouts are counted one after the other.
+    In a bidirectional pipeline the first place is the ranks that have both ends of the network, the last one those of
+    its middle; ``forth_and_back``, as DualPipeV runs, no layer lies on two of them. The latest is kept: states, offload
+    and memory of the same layouts are counted one after the other.
     """
     counts, blocks = parameter_counts(model), model.blocks
     mixtures, dense_total = max(1, model.moe_layers), blocks - model.moe_layers
@@ -76,9 +76,13 @@ def stages_of(model: ModelSpec, layouts: Layouts, *, forth_and_back: bool = Fals
         first, last = np.where(both, ends, first), np.where(both, ends, last)
         tables = np.where(both, ends * (embedding + head) * share, tables)
     elif both.any():
-        layers, dense_layers, moe_layers, tables, last = (
-            np.where(both, values.sum(axis=0), values) for values in (layers, dense_layers, moe_layers, tables, last)
+        layers, dense_layers, tables, last = (
+            np.where(both, there, values)
+            for there, values in zip(
+                _of_two_ways(model, layouts, tables), (layers, dense_layers, tables, last), strict=True
+            )
         )
+        first, moe_layers = np.where(both, last, first), layers - dense_layers
     return Stages(
         layers=layers,
         dense_layers=dense_layers,
@@ -91,6 +95,23 @@ def stages_of(model: ModelSpec, layouts: Layouts, *, forth_and_back: bool = Fals
         has_head=last * model.makes_logits,
         passes=passes_in_flight(layouts, forth_and_back=forth_and_back),
     )
+
+
+def _of_two_ways(model: ModelSpec, layouts: Layouts, tables: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Returns layers, dense ones, tables and ends [2, L] of ranks with both ends, and of ranks between, in DualPipe.
+
+    Each has two stages. Two ranks have no others between. Where ``slowest_layers`` counts embedding and head as a layer
+    each, the ends have one less.
+    """
+    each, dense_total = np.ceil(model.blocks / layouts.pp), model.blocks - model.moe_layers
+    fewer = (model.blocks % layouts.pp > 0) & ((model.blocks + 2) % layouts.pp == 0)
+    end, between = each - fewer, layouts.pp > 2
+    opening = np.minimum(end, dense_total)
+    dense = opening + np.maximum(0.0, dense_total - (model.blocks - end))
+    second = np.clip(dense_total - end, 0.0, each)
+    ends = np.stack([np.ones_like(each), np.where(between, 0.0, 1.0)])
+    layers, dense_layers = np.where(ends > 0, 2 * end, 2 * each), np.where(ends > 0, dense, second)
+    return layers, dense_layers, ends * tables.sum(axis=0), ends
 
 
 def stages_at(model: ModelSpec, parallel: ParallelPlan, place: int, *, micro_batches: int) -> Stages:

@@ -9,6 +9,7 @@ from fixtures.planned_models import GPT2, LLAMA
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.ranks import fullest
 from trainwright.planner.counts.saved.activations import block_bytes as own_block_bytes
 from trainwright.planner.counts.saved.activations import loss_bytes, saved_bytes
 from trainwright.planner.counts.saved.micro_batch import MicroBatch
@@ -175,6 +176,37 @@ def test_each_of_a_tokens_experts_keeps_its_copy():
     half = layer_bytes(case(one, ParallelPlan()), mixture=True)["feed_forward"][0]
     router = 2048 * 8 * model.experts.count
     assert two - router == pytest.approx(2 * (half - router))
+
+
+def test_deepseeks_software_keeps_what_its_paper_says():
+    """arXiv 2412.19437, sections 3.2.3 and 3.3.2, added up by hand for a token of a block with experts."""
+    model = catalogue_model("deepseek-v3")
+    work = replace(WORK, precision="fp8", fused_attention=True, expert_imbalance=1.0)
+    plan = ParallelPlan(dp_shard=64, ep=64, zero_stage=1)
+    kept = block_bytes(case(model, plan, read_stack("hai-llm").memory, work), mixture=True)[0] / 2048
+    norms = 2 * 2 * 7168  # inputs alone, in 16 bits
+    latents = 2 * (1536 + 512 + 64)  # queries, keys and values are made of them again
+    attended = 128 * (1.5 * 128 + 4)  # in 12 bits, with a statistic for each head
+    routed = 8 * (7168 + 2 * 2048)  # tokens sent to experts, and what goes into their gates, in 8 bits
+    shared, router = 2 * 2048, 2 * 4 * 256
+    assert kept == pytest.approx(norms + latents + attended + routed + shared + router)
+
+
+def test_in_sixteen_bits_it_keeps_nothing_in_eight():
+    model, memory = catalogue_model("deepseek-v3"), read_stack("hai-llm").memory
+    work = replace(WORK, precision="bf16", fused_attention=True)
+    wide = replace(memory, narrow_inputs=False)
+    one, other = (block_bytes(case(model, ParallelPlan(), each, work), mixture=True)[0] for each in (memory, wide))
+    assert one == other
+
+
+def test_memory_and_time_know_one_load_of_the_fullest_rank():
+    model, plan = catalogue_model("mixtral-8x7b"), ParallelPlan(dp_shard=8, ep=8)
+    asked = case(model, plan)
+    load = fullest(model, WORK, asked.layouts)[0]
+    even = case(model, plan, work=replace(WORK, expert_imbalance=1.0))
+    full, mean = (layer_bytes(each, mixture=True)["feed_forward"][0] - 2048 * 8 * 8 for each in (asked, even))
+    assert load > 1.2 and full == pytest.approx(load * mean)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

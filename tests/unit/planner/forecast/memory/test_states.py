@@ -108,16 +108,32 @@ def test_narrow_experts_are_not_divided_by_tensor_parallelism():
 
 
 def test_both_directions_hold_two_stages_and_the_papers_micro_batches():
-    """arXiv 2412.19437, table 2: parameters twice, PP + 1 micro batches; a shared optimizer's state as before."""
+    """arXiv 2412.19437, table 2: parameters twice, PP + 1 micro batches; a shared optimizer's state as before.
+
+    Of 62 blocks on 16 stages the ends have three each, with embedding and head, and all others four.
+    """
     model, work = catalogue_model("deepseek-v3"), replace(WORK, batch_tokens=1024 * 64 * 16)
     plans = [ParallelPlan(pp=16, dp_shard=16, ep=16, zero_stage=1, schedule=each) for each in ("1f1b", "dualpipe")]
     one, both = (case_of(model, work, layouts(plan, work=work), PLAIN) for plan in plans)
-    assert both.stages.total.tolist() == [[one.stages.total.sum()]] * 2
-    assert (both.stages.passes * both.stages.layers).tolist() == [[17 * 4]] * 2
-    assert both.stages.has_head.tolist() == [[1.0]] * 2
+    assert both.stages.layers[:, 0].tolist() == [3 + 3, 4 + 4]
+    assert both.stages.dense_layers[:, 0].tolist() == [3, 0]
+    assert (both.stages.passes * both.stages.layers)[1, 0] == 17 * 4
+    assert both.stages.has_head[:, 0].tolist() == [1, 0] and both.stages.has_embedding[:, 0].tolist() == [1, 0]
+    mixture = (one.stages.total[1, 0] - one.stages.tables[1, 0]) / 4
+    assert both.stages.total[1, 0] == pytest.approx(8 * mixture)
+    assert both.stages.tables[0, 0] == one.stages.tables.sum()
     gradients, optimizer = kept(both).gradients, kept(both).optimizer
-    assert gradients[0, 0] == pytest.approx(kept(one).gradients.sum())
-    assert optimizer[0, 0] == pytest.approx(kept(one).optimizer.mean())
+    assert gradients[1, 0] == pytest.approx(2 * 8 * mixture)  # of 16-bit states
+    tables = state_bytes(one).optimizer * one.stages.tables[1, 0] / 16
+    assert optimizer[1, 0] == pytest.approx(kept(one).optimizer[1, 0] - tables)
+
+
+def test_two_ranks_both_have_both_ends():
+    model = catalogue_model("llama3-8b")
+    plans = [ParallelPlan(pp=2, dp_shard=16, zero_stage=1, schedule=each) for each in ("1f1b", "dualpipe")]
+    one, both = (stages_of(model, layouts(plan)) for plan in plans)
+    assert both.total.tolist() == [pytest.approx([one.total.sum()])] * 2
+    assert both.has_head.tolist() == both.has_embedding.tolist() == [[1.0]] * 2
 
 
 def test_adapters_leave_the_rest_frozen():
