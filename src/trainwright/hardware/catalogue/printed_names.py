@@ -126,8 +126,8 @@ def instance(name: str) -> str | None:
 def instance_devices(name: str) -> int | None:
     """Returns how many devices an instance type has; None where it is not known."""
     plain = _type(name)
-    printed = re.fullmatch(r"a\d-[a-z]+gpu-(\d+)g", plain)
-    known = int(printed[1]) if printed else _instances()["sizes"].get(plain)
+    printed = re.fullmatch(r"a\d-[a-z]+gpu-(\d+)g|[bv]m-gpu.*-(\d+)", plain)
+    known = int(printed[1] or printed[2]) if printed else _instances()["sizes"].get(plain)
     return None if known is None else int(known)
 
 

@@ -42,6 +42,18 @@ from trainwright.hardware.catalogue.nodes import cluster
         ("Apple M2 CPU", "m2-cpu"),
         ("Intel(R) Data Center GPU Max 1550", "max-1550"),
         ("13th Gen Intel(R) Core(TM) i7-13700H", "core-i7-13700h"),
+        ("Intel Gaudi2 HL-225", "gaudi2"),
+        ("Ascend910_9391", "ascend-910c"),
+        ("AMD Instinct MI250", "mi250"),
+        ("RTX 4090 D", "rtx-4090-d"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "rtx-4070-ti-super"),
+        ("AMD Radeon RX 7900 XTX", "rx-7900-xtx"),
+        ("NVIDIA L20", "l20"),
+        ("B200 192GB", "b200-sxm"),
+        ("TPU v5 lite", "tpu-v5e"),
+        ("P100-PCIE-16GB", "p100-pcie-16gb"),
+        ("BM.GPU.A100-v2.8", "a100-sxm-80gb"),
+        ("ecs.gn7e-c16g1.4xlarge", "a100-sxm-80gb"),
     ],
 )
 def test_names_as_vendors_and_clouds_print_them(printed, name):
@@ -86,6 +98,7 @@ def test_every_instance_is_of_a_known_device():
         ("Standard_NC48ads_A100_v4", 1, 2, "a100-pcie-80gb"),
         ("a2-highgpu-4g", 1, 4, "a100-sxm-40gb"),
         ("g5.2xlarge", 1, 1, "a10g"),
+        ("2xBM.GPU.H100.8", 2, 8, "h100-sxm"),
     ],
 )
 def test_an_instance_that_is_named_in_full_is_all_devices_that_stand_in_it(text, nodes, devices, name):
