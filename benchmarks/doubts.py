@@ -24,6 +24,8 @@ GENERATION = 0.3
 """Log error added for a generation of devices without rows: that of a stack without rows."""
 BORROWED = 0.15
 """Log error added for a stack with the numbers of another: half of what one without any has."""
+BEYOND = 0.1
+"""Log error added for each doubling of lengths, steps or sizes outside of what the rows have: assumed."""
 FOLLOWS = 1.2816
 """Standard deviations within which eight of ten of a normal distribution lie."""
 
@@ -96,6 +98,7 @@ def doubts(rows: Sequence[Row], folds: Errors, left_out: Errors, unseen: Errors)
         "untuned": squared(unseen, plain) - base,
         "generation": GENERATION**2,
         "borrowed": BORROWED**2,
+        "beyond": BEYOND**2,
     }
     for kind in sorted({kind for kinds in of for kind in kinds}):
         found[kind] = squared(left_out, np.array([kinds == {kind} for kinds in of])) - base

@@ -14,7 +14,7 @@ import argparse
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import compress
@@ -28,7 +28,8 @@ from doubts import covered, doubts, figures, is_plain, kind_of_work, left_out_sp
 from priors import MATMUL, PRIORS, WIDTHS
 from rate_fit import TOLD, Data, Fit, Mask, gather, generation_of, lineage
 from trainwright.planner.counts.layouts import Numbers
-from trainwright.planner.evidence.published_run import questions
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.evidence.published_run import Row, questions
 from trainwright.planner.evidence.rows import read_tables
 from trainwright.planner.rates.catalogue import PRIOR_ROWS
 
@@ -118,11 +119,24 @@ def write(outcome: Outcome) -> None:
     lines.insert(place, f"seen = {json.dumps(sorted(rows))}")
     shares = (f"{name} = {share:g}  # {source}" for name, (share, source) in sorted(MATMUL.items()))
     lines += ["", "[efficiency.matmul]", *shares]
+    spans = span_of(outcome.data.rows).items()
+    lines += ["", "[efficiency.span]", *(f"{name} = [{low:.3g}, {high:.3g}]" for name, (low, high) in spans)]
     lines += ["", "[efficiency.rows]", *(f"{name} = {rows[name]}" for name in sorted(rows))]
     lines += ["", "[efficiency.doubt]", *(f"{name} = {value:.3g}" for name, value in outcome.doubts.items() if value)]
     (CATALOG / "efficiency.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for path in sorted((CATALOG / "stacks").glob("*.toml")):
         write_stack(path, outcome)
+
+
+def span_of(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
+    """Between what 98 of 100 rows lie: tokens of a sequence, tokens of a step on one device, and parameters."""
+    runs = [row.placed.run for row in rows]
+    values = {
+        "parameters": [total_parameters(run.model) for run in runs],
+        "sequence_tokens": [run.workload.sequence_tokens for run in runs if not run.model.sees_images],
+        "step_tokens": [run.workload.batch_tokens / run.cluster.devices for run in runs],
+    }
+    return {name: (float(np.quantile(each, 0.01)), float(np.quantile(each, 0.99))) for name, each in values.items()}
 
 
 def entry(key: str, name: str, values: Mapping[str, float]) -> str:

@@ -12,6 +12,7 @@ from trainwright.core.frozen import dataclass
 _NUMBER = r"(?P<number>[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?|\.[0-9]+)"
 _QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*(?P<unit>[A-Za-z/ ]*?)\s*$")
 
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?(e[+-]?\d+)?", re.IGNORECASE)
 MIB, GIB = 2**20, 2**30
 """Bytes in a MiB and in a GiB."""
 DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "q": 10**15}
@@ -70,6 +71,9 @@ def split(value: int | float | str, *, expected: str) -> tuple[Fraction, str]:
     match = None if isinstance(value, bool) else _QUANTITY.match(str(value))
     if match is None or len(match["number"]) > 99:  # beyond 300 digits there is no float
         raise RecipeError("cannot read a quantity", seen=repr(value), expected=expected)
+    if "," in match["number"] and not _THOUSANDS.fullmatch(match["number"]):
+        fix = "write decimals as in 1.5 and thousands as in 1,500"
+        raise RecipeError("cannot read a quantity", seen=repr(value), expected=expected, fix=fix)
     return Fraction(match["number"].replace("_", "").replace(",", "")), match["unit"].strip()
 
 

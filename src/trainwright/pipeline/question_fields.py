@@ -19,7 +19,8 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.core.money import parse_usd
 from trainwright.core.spelling import unknown
 from trainwright.core.units import at_least_one, parse_count, parse_seconds, split
-from trainwright.hardware.catalogue.devices import device
+from trainwright.hardware.catalogue.devices import device, normalised
+from trainwright.hardware.catalogue.printed_names import instance, instance_devices
 from trainwright.hardware.prices.clouds import cloud
 from trainwright.hardware.prices.price_list import region
 from trainwright.planner.plan.layout import parse_layout
@@ -173,8 +174,24 @@ def _usd_by_device(value: Any) -> dict[str, float]:
         found = device(text(name).strip()).name
         if found in prices:
             raise RecipeError("two prices of one device", seen=shown(value), expected=f"one of {found}")
-        prices[found] = _above_zero(usd, parse=_usd_an_hour)
+        prices[found] = _above_zero(usd, parse=_usd_an_hour) / _devices_of(text(name).strip())
     return prices
+
+
+def _devices_of(name: str) -> int:
+    """Returns how many devices a price is for: one, or those of an instance type.
+
+    Raises:
+        RecipeError: a type whose devices nobody has listed.
+    """
+    slug = normalised(name)
+    if instance(slug) is None:
+        return 1
+    count = instance_devices(slug)
+    if count is None:
+        fix = f"write what one device costs: {device(name).name}=USD"
+        raise RecipeError("an instance of how many devices?", seen=name, expected="a device", fix=fix)
+    return count
 
 
 def _price(value: Any) -> float | dict[str, float]:

@@ -29,7 +29,11 @@ class Efficiency:
     """Deviations of the logarithm of a step's time that come to a stack's own, in squares: ``source`` for every run, as
     errors grow when their source is left out of the fit; others by kind of work; for a stack without runs on a
     generation ``generation``, where no other stack has any, or kernels are another vendor's than CUDA's, and less of it
-    the more runs others have there, with ``untuned``; and ``borrowed`` for a stack with the numbers of another."""
+    the more runs others have there, with ``untuned``; ``borrowed`` for a stack with the numbers of another; and
+    ``beyond`` for each doubling outside of ``span``."""
+    span: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Between what 98 of 100 runs lie that the numbers are fitted to: tokens of a sequence, of a step on a device, and
+    parameters."""
     seen: tuple[str, ...] = ()
     """Generations of devices with published runs."""
     rows: Mapping[str, int] = field(default_factory=dict)

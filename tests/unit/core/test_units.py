@@ -190,3 +190,13 @@ def test_counts_are_printed_short(value, text):
 )
 def test_factors_have_no_more_digits_than_say_something(value, text):
     assert format_factor(value) == text
+
+
+@pytest.mark.parametrize("text", ["1,5T", "2,50", "1,5000", ",5", "1,234,5"])
+def test_a_comma_that_parts_no_thousands_is_no_number(text):
+    with pytest.raises(RecipeError, match="cannot read a quantity"):
+        parse_count(text)
+
+
+def test_commas_part_thousands():
+    assert parse_count("1,500M") == 1_500_000_000 and parse_count("4,096") == 4096

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if args.write_recipe is not None and plan.estimate.fits:
         write_recipe(args, question, plan)
     line = following(args, question, planned_run)
-    surely = surely_fitting(args, planned_run)
+    surely = surely_fitting(args, question, planned_run)
     output.result(payload, lambda: show(plan, planned_run, question, output, following=line, surely=surely))
     if args.write_recipe is not None and plan.estimate.fits:
         output.note(f"wrote {args.write_recipe}: name your data in it, data.sources")

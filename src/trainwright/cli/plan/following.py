@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from trainwright.planner.plan.question import Question
     from trainwright.spec.plan import Plan
 
+OF_METHODS = {"lora": "train.method.name=lora", "qlora": "train.method.name=lora train.method.frozen=nf4"}
+"""Methods of plans as a recipe writes them."""
 PORT = 29400
 """Where hosts meet in a command that is offered, as in the documentation."""
 
@@ -29,7 +31,11 @@ def following(args: argparse.Namespace, question: Question, planned: Planned) ->
     plan = planned.plan
     if not plan.estimate.fits:
         fields = with_batch_as_asked(planned.changes[0].fields if planned.changes else {}, plan.model)
-        return command_line(args, "plan", QUESTION, {"on": args.on, **fields}) if fields else ""
+        return (
+            command_line(args, "plan", QUESTION, {"on": args.on, **fields}) + _as_keys(question, fields)
+            if fields
+            else ""
+        )
     if args.write_recipe is not None:
         return run_line(args, [str(args.write_recipe)], nodes=plan.cluster.nodes)
     recipe = question.workload is not None
@@ -42,6 +48,12 @@ def following(args: argparse.Namespace, question: Question, planned: Planned) ->
     return f"{command_line(args, 'recommend', OF_RUN)}{_or_packed(plan)}"
 
 
+def _as_keys(question: Question, fields: Mapping[str, object]) -> str:
+    """Returns the method of a change as the keys of a recipe, as a comment; empty where none is planned."""
+    keys = OF_METHODS.get(str(fields.get("method")), "") if question.workload is not None else ""
+    return keys and f"  # in the recipe: {keys}"
+
+
 def _or_packed(plan: Plan) -> str:
     """Returns the option of those whose software packs, as a comment; empty where nothing was assumed of it."""
     from trainwright.core.units import format_factor
@@ -52,7 +64,7 @@ def _or_packed(plan: Plan) -> str:
     return "" if factor == 1.0 else f"  # --packing on, where your software packs: time x {format_factor(factor)}"
 
 
-def surely_fitting(args: argparse.Namespace, planned: Planned) -> str:
+def surely_fitting(args: argparse.Namespace, question: Question, planned: Planned) -> str:
     """Returns the change that makes an uncertain plan sure, and its command; empty where there is none to offer."""
     from trainwright.core.units import format_factor
     from trainwright.pipeline.question_fields import QUESTION
@@ -61,7 +73,7 @@ def surely_fitting(args: argparse.Namespace, planned: Planned) -> str:
         return ""
     change = planned.changes[0]
     fields = with_batch_as_asked(change.fields, planned.plan.model)
-    command = command_line(args, "plan", QUESTION, {"on": args.on, **fields})
+    command = command_line(args, "plan", QUESTION, {"on": args.on, **fields}) + _as_keys(question, fields)
     return f"{change.name}, {format_factor(change.slowdown)} x the device-time: {command}"
 
 
@@ -80,6 +92,15 @@ def run_line(args: argparse.Namespace, inputs: Sequence[str], *, nodes: int = 1)
         return shlex.join(words)
     meeting = ["--nodes", str(nodes), "--node-rank", "0", "--rendezvous", f"HOST:{PORT}"]
     return f"{shlex.join([*words, *meeting])}  # on the first of {nodes} hosts, HOST; on each other its --node-rank"
+
+
+def changed_line(args: argparse.Namespace, plan: Plan) -> str:
+    """Returns the command that plans a recipe with the smallest change after which it fits here; empty without one."""
+    change = next((each.reason for each in plan.rejected if each.name == "smallest change that fits"), "none")
+    if change.startswith("none"):
+        return ""
+    preset = () if args.preset is None else ("--preset", args.preset)
+    return shlex.join(("trainwright", "plan", *args.inputs, *change.split(), *preset))
 
 
 def write_recipe(args: argparse.Namespace, question: Question, plan: Plan) -> None:

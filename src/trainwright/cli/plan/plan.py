@@ -19,7 +19,7 @@ from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 
 if TYPE_CHECKING:
-    from trainwright.spec.plan import Rental
+    from trainwright.spec.plan import Plan, Rental
 
 
 def configure(parser: CommandParser) -> None:
@@ -107,7 +107,7 @@ def _run_recipe(args: argparse.Namespace) -> int:
             output.note(f"here this recipe cannot run: {loaded.located(problem)}")
         note_broken(ledger, output)
         plan = plan_here(training, root=root, ledger=ledger or Ledger())
-    following = _following(args, fits=plan.estimate.fits)
+    following = _following(args, plan)
     output.result({"plan": plan}, lambda: show(plan, output, following=following))
     _note_ages(plan.rentals, output)
     if all(each.origin != "probed" for each in plan.estimate.assumptions):
@@ -115,12 +115,14 @@ def _run_recipe(args: argparse.Namespace) -> int:
     return 0 if plan.estimate.fits else 1
 
 
-def _following(args: argparse.Namespace, *, fits: bool) -> str:
-    """Returns the command to type next: the run, or where it does not fit what else it could be run on."""
-    from trainwright.cli.plan.following import run_line
+def _following(args: argparse.Namespace, plan: Plan) -> str:
+    """Returns the command to type next: the run, or where it does not fit a change, or what else it could run on."""
+    from trainwright.cli.plan.following import changed_line, run_line
 
-    if fits:
+    if plan.estimate.fits:
         return run_line(args, args.inputs)
+    if line := changed_line(args, plan):
+        return line
     alone = len(args.inputs) == 1 and args.preset is None
     return f"trainwright recommend --model {shlex.quote(args.inputs[0])}" if alone else ""
 

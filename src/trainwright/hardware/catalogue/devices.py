@@ -14,6 +14,7 @@ from functools import cache
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue import tables
+from trainwright.hardware.catalogue.device_files import checked
 from trainwright.hardware.catalogue.links import link
 from trainwright.hardware.catalogue.printed_names import same_device, tpu_slice
 from trainwright.spec.device import DeviceSpec
@@ -49,13 +50,20 @@ def find_device(name: str) -> DeviceSpec | None:
 @cache
 def _names() -> Mapping[str, tuple[str, ...]]:
     """Returns for each device its name, its aliases, and its name with the size of its memory."""
-    aliases = tables.aliases(_DEVICES)
+    aliases = _aliases()
     named = {name: (name, *(alias for alias, of in aliases.items() if of == name)) for name in device_names()}
     return {name: (*all_, f"{name}-{round(_read(name).memory_bytes / 1e9)}gb") for name, all_ in named.items()}
 
 
+@cache
+def _aliases() -> Mapping[str, str]:
+    """Returns the device of each alias; raises RecipeError where one is two devices'."""
+    tables.refuse_twins(_DEVICES)
+    return tables.aliases(_DEVICES)
+
+
 def _named(slug: str) -> DeviceSpec | None:
-    canonical = slug if slug in device_names() else tables.aliases(_DEVICES).get(slug)
+    canonical = slug if slug in device_names() else _aliases().get(slug)
     return None if canonical is None else _read(canonical)
 
 
@@ -71,7 +79,7 @@ def device(name: str, *, where: str | None = None) -> DeviceSpec:
         if several:
             fix, expected = f"say which: {', '.join(several)}", "a name that one device has"
             raise RecipeError("ambiguous device", where=where, seen=repr(name), expected=expected, fix=fix)
-        near = get_close_matches(normalised(name), [*device_names(), *tables.aliases(_DEVICES)], n=3, cutoff=0.5)
+        near = get_close_matches(normalised(name), [*device_names(), *_aliases()], n=3, cutoff=0.5)
         fix = f"did you mean {' or '.join(near)}?" if near else "add a file to catalog/devices"
         fix = tpu_slice(normalised(name)) or fix
         fix += "".join(f" {each} is another one: {note}" for each, note in _notes_on(normalised(name), near))
@@ -96,7 +104,8 @@ def normalised(name: str) -> str:
 
 
 def _read(slug: str) -> DeviceSpec:
-    table = tables.table(_DEVICES, slug)
+    where = str(tables.CATALOG / _DEVICES / f"{slug}.toml")
+    table = checked(tables.table(_DEVICES, slug), slug, where=where)
     return DeviceSpec(
         name=table["name"],
         kind=table["kind"],

@@ -15,7 +15,7 @@ from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue import tables
 from trainwright.hardware.catalogue.devices import device, find_device, normalised
 from trainwright.hardware.catalogue.links import is_rate, link, link_reach, parse_rate
-from trainwright.hardware.catalogue.printed_names import instance, instance_devices, machine_devices
+from trainwright.hardware.catalogue.printed_names import instance, instance_devices, machine_devices, refuse_board
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, NodeSpec
 
 HERE = "here"
@@ -77,6 +77,7 @@ def cluster(
     counts, name = _split(text, where)
     spec = device(name, where=where)
     kind = _kind(spec.name)
+    refuse_board(text, counts, f"{kind.devices}x{spec.name}", where=where)
     if instance(normalised(name)) is not None:
         size = instance_devices(normalised(name))
         if size is None or len(counts) > 1:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
+from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.tables import CATALOG
 
@@ -120,7 +122,7 @@ def instance(name: str) -> str | None:
     plain, devices = _type(name), _instances()["devices"]
     is_sized = re.search(r"xlarge|metal|standard|gpu", plain)
     fits = [key for key in devices if is_sized and (plain == key or plain.startswith(f"{key}-"))]
-    return str(devices[max(fits, key=len)]) if fits else None
+    return str(devices[max(fits, key=len)]) if fits else _listed().get(name)
 
 
 def instance_devices(name: str) -> int | None:
@@ -143,9 +145,31 @@ def machine_devices(name: str, full: int) -> int | None:
     return 16 if re.match(r"dgx-?2\b", name) else full
 
 
+def refuse_board(text: str, counts: Sequence[int], full: str, *, where: str | None) -> None:
+    """Raises RecipeError where a board of four or eight devices is named without their number; ``full`` has it."""
+    if not counts and re.search(r"\bhgx\b", text, re.IGNORECASE):
+        raise RecipeError(
+            "a board of several devices: say how many, for example {full}",
+            where=where,
+            seen=repr(text),
+            expected="a number of devices",
+            full=full,
+        )
+
+
 def _type(name: str) -> str:
     plain = name.removeprefix("ml-")
     return f"standard-{plain}" if f"standard-{plain}" in _instances()["devices"] else plain
+
+
+@cache
+def _listed() -> Mapping[str, str]:
+    """Returns the devices of the instance types in the packaged price list, by their normalised names."""
+    with (CATALOG / "prices" / "published.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(row["instance"], row["device"]) for row in csv.DictReader(file)]
+    slugs = ((re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"), device) for name, device in rows)
+    # Names that say no more than the device are none of a type.
+    return {slug: device for slug, device in slugs if re.search(r"\dx|x\d|vcpu|-\d+gpu", slug)}
 
 
 @cache

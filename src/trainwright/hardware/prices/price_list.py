@@ -35,7 +35,8 @@ _NEAR_FLOOR = 2 * _FLOOR
 """A spot price below this share of on-demand is doubtful: what nobody bids for, in the one zone that a list names, at
 the minute in which it was read. Of the believable ones in the packaged list the lowest is at 0.31."""
 _OUTLIER = 10
-"""A price of more than so many times the device's median is a slip of the pen."""
+"""A price of more than so many times the device's median, or of less than such a part on demand, is a slip of the
+pen."""
 
 OLD_DAYS = 90
 """From this age on a price is said to be old."""
@@ -187,8 +188,12 @@ def given_price(device: str, usd: float, kind: PriceKind) -> Price:
     listed = price_list().prices
     known = listed.get(device) or [each for prices in listed.values() for each in prices]
     dearest = max((each.usd_per_device_hour for each in known), default=math.inf)
-    many = usd > _OUTLIER * dearest
-    doubt = f"{usd / dearest:,.0f} x the dearest in the lists ({format_hourly(dearest)} an hour)" if many else ""
+    cheapest = min((each.usd_per_device_hour for each in known), default=0.0)
+    doubt = ""
+    if usd > _OUTLIER * dearest:
+        doubt = f"{usd / dearest:,.0f} x the dearest in the lists ({format_hourly(dearest)} an hour)"
+    elif 0 < usd < cheapest / _OUTLIER:
+        doubt = f"{usd / cheapest:.2g} x the cheapest in the lists ({format_hourly(cheapest)} an hour)"
     return Price(usd_per_device_hour=usd, kind=kind, provider="", region="", as_of="", source="given", doubt=doubt)
 
 
@@ -351,6 +356,8 @@ class _Reference:
         usd = _usd(row)
         if usd > _OUTLIER * self.median[row["device"]]:
             return f"more than {_OUTLIER} times the device's median"
+        if row["kind"] == "on_demand" and usd < self.median[row["device"]] / _OUTLIER:
+            return f"less than 1/{_OUTLIER} of the device's median"
         anywhere = (row["device"], row["provider"], row["instance"])
         full = self.on_demand.get((*anywhere, row["region"]), self.on_demand.get(anywhere))
         if row["kind"] == "spot" and full is not None:

@@ -23,12 +23,15 @@ from trainwright.core.paths import regular
 from trainwright.hardware.catalogue.tables import CATALOG
 from trainwright.hardware.prices.own import checked_row, refuse_twins
 from trainwright.hardware.prices.skypilot import COLUMNS
+from trainwright.spec.device import Price
 
 OWN = "own"
 """The list of prices that were added by hand."""
 NEEDED = ("device", "provider", "kind", "usd_per_device_hour")
 """Columns without which a list has no prices."""
 _PACKAGED = CATALOG / "prices"
+_FIRST: Mapping[str, str] = {"skypilot-org/skypilot-catalog:catalogs/v9/": "2026-07-09"}
+"""When lists of a schema were proposed (skypilot-org/skypilot-catalog pull request 185)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +58,11 @@ def day_of(row: Mapping[str, str]) -> str:
     """Returns the day (ISO) on which a price was so; empty where nobody knows: a commit says not when it was read."""
     found = re.search(r"\d{4}-\d{2}-\d{2}", row.get("as_of", ""))
     return row.get("date") or ("" if found is None else found[0])
+
+
+def not_before(price: Price) -> str:
+    """Returns the day (ISO) that a price is not older than, where its own is not known; empty where that is not."""
+    return "" if price.date else next((day for list_, day in _FIRST.items() if price.source.startswith(list_)), "")
 
 
 def folder() -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from trainwright.hardware.catalogue.efficiency import generation, read_efficiency
+from trainwright.hardware.prices.snapshot import not_before
 from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
 from trainwright.planner.rates.catalogue import doubt_of_generation, is_apart
 from trainwright.spec.device import DeviceSpec, Price
@@ -39,7 +40,8 @@ def of_measured(run: RunSpec) -> Assumption:
         return Assumption(name, 0.0, "", "default", f"never measured: {wider}", key=THIN)
     theirs = "" if software.time_of == software.name else f", whose rates are those of {software.time_of!r}"
     unseen = doubt > 0 and (is_apart(run) or rows < FEW_ROWS)
-    of_it = f"none with software {software.name!r}{theirs}: {wider}" if unseen else ""
+    own = not theirs and kind in software.time.seen
+    of_it = f"{'few' if own else 'none'} with software {software.name!r}{theirs}: {wider}" if unseen else ""
     source = "; ".join(filter(None, (of_it, f"of {sum(general.rows.values()):,} that all rates are fitted to")))
     return Assumption(name, float(rows), "", "catalog", source, key=THIN if unseen or rows < FEW_ROWS else "measured")
 
@@ -61,7 +63,8 @@ def rented(price: Price) -> str:
 
 def written(price: Price) -> str:
     """Returns when a price was written, in words."""
-    return f"of {price.date}" if price.date else "of an unknown day"
+    since = not_before(price)
+    return f"of {price.date}" if price.date else f"of {since} or later" if since else "of an unknown day"
 
 
 def of_failures(device_mtbf_s: float = DEVICE_MTBF_S) -> Assumption:

@@ -190,7 +190,8 @@ def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Ch
     layouts = _of_one_pass(scenario, layouts)
     every = forecast(scenario.run, layouts, scenario.source)
     fits, unsure = every.fits, every.uncertain
-    seconds = np.where(fits, every.step_s * longer(unsure, frugal=scenario.tunes), np.inf)
+    risky = every.memory.risky(scenario.run.cluster.device)
+    seconds = np.where(fits, every.step_s * longer(unsure, risky, frugal=scenario.tunes), np.inf)
     order = np.lexsort((every.step_s, every.memory.needed_bytes, seconds))
     place = int(order[0])
     if fits[place]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -22,24 +23,30 @@ from trainwright.spec.convnet import AnyModel
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.plan import Rental
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import ParallelPlan, Precision, Workload
+
+AtPrecision = Callable[[Precision], Workload]
+"""A run's workload in a precision, with what follows from it: how a frozen base is kept."""
 
 
-def rental(model: AnyModel, workload: Workload, spec: DeviceSpec, prices: PriceList) -> Rental:
+def rental(
+    model: AnyModel, workload: Workload, spec: DeviceSpec, prices: PriceList, *, at: AtPrecision | None = None
+) -> Rental:
     """Returns the run on one such device with this trainer, at the device's cheapest checked on-demand price.
 
-    Where its datasheet has no rate for the workload's precision, another one that this trainer has is taken, as in a
-    plan that leaves it open.
+    Where its precision is open, which ``at`` has it in, or its datasheet has no rate for the workload's, the one is
+    taken that a plan takes which leaves it open.
     """
     reason, software = "", read_stack(OURS)
-    if workload.precision not in spec.flops_per_s:
+    missing = workload.precision not in spec.flops_per_s
+    if at is not None or missing:
         try:
             usable = usable_precision(spec, None, software)
         except RecipeError:
             reason = f"its datasheet has no {workload.precision} rate"
             return Rental(device=spec.name, fits=False, reason=reason)
-        reason = f"no {workload.precision} there: {usable}"
-        workload = replace(workload, precision=usable)
+        reason = f"no {workload.precision} there: {usable}" if missing else ""
+        workload = replace(workload, precision=usable) if at is None else at(usable)
     asked = RunSpec(model=model, workload=workload, cluster=cluster(spec.name), stack=software)
     alone = fastest_alone(asked)
     price = prices.cheapest(spec.name, devices=1)

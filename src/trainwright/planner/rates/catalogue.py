@@ -17,6 +17,7 @@ from trainwright.planner.counts.between import NARROW
 from trainwright.planner.counts.images import convnet_work
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts, Values
+from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.process import Process
 from trainwright.planner.counts.ranks import processors_left
 from trainwright.planner.counts.work import Work, forward_work, on_tensor_cores
@@ -168,6 +169,7 @@ def kinds_of_doubt(run: RunSpec) -> Iterator[str]:
 def doubts(run: RunSpec, general: Efficiency) -> Iterator[float]:
     """Yields the deviations that a run's range has beside its stack's own."""
     names = ["source", *kinds_of_doubt(run)]
+    yield general.doubt.get("beyond", 0.0) * doublings_beyond(run, general)
     if others := doubt_of_generation(run, general):
         yield others
         names += ["untuned"] if others < general.doubt["generation"] else []
@@ -179,14 +181,25 @@ def doubts(run: RunSpec, general: Efficiency) -> Iterator[float]:
 def doubt_of_generation(run: RunSpec, general: Efficiency) -> float:
     """Returns the deviation that a stack without runs on a generation of devices has for that; 0 for one with some.
 
-    It has what all other stacks have there: the fewer runs, the less that tells. Of another vendor's kernels they tell
-    nothing.
+    It has what all other stacks have there: the fewer runs, the less that tells. Of another vendor's kernels others'
+    runs tell nothing, and a few of its own not much. Whose numbers are another stack's has no runs of its own.
     """
-    kind = generation(run.cluster.device)
-    if kind in run.stack.time.seen:
+    kind, own = generation(run.cluster.device), run.stack.time_of == run.stack.name
+    seen = own and kind in run.stack.time.seen
+    if seen and not is_apart(run):
         return 0.0
-    others = 0 if is_apart(run) else general.rows.get(kind, 0)
-    return general.doubt.get("generation", 0.0) * math.sqrt(PRIOR_ROWS / (PRIOR_ROWS + others))
+    runs = general.rows.get(kind, 0) if seen or not is_apart(run) else 0
+    return general.doubt.get("generation", 0.0) * math.sqrt(PRIOR_ROWS / (PRIOR_ROWS + runs))
+
+
+def doublings_beyond(run: RunSpec, general: Efficiency) -> float:
+    """Returns how often a run's lengths, steps or size double, or halve, beyond those of the fit, in squares."""
+    work, size = run.workload, total_parameters(run.model)
+    asked = {"parameters": float(size), "step_tokens": work.batch_tokens / run.cluster.devices}
+    if not run.model.sees_images:
+        asked["sequence_tokens"] = float(work.sequence_tokens)
+    spans = ((value, *general.span[name]) for name, value in asked.items() if name in general.span)
+    return math.hypot(*(math.log2(max(value / high, low / value, 1.0)) for value, low, high in spans))
 
 
 def is_apart(run: RunSpec) -> bool:

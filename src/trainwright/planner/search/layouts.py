@@ -33,6 +33,8 @@ SURELY = 2.0
 """The same where a model is tuned: a run that is lost half-way costs that much."""
 OF_NO_AXIS = frozenset(("recompute", "recompute_shards", "usual_zero_stage", "usual_micro_batch", "compile", "offload"))
 """Parts of a layout that divide nothing or are habits: where others are not fixed, layouts are sensible as ever."""
+RISKY = 1.5
+"""How much longer one may take in nine of ten such runs than one in fewer, where a model is tuned; else ``UNSURE``."""
 PLAIN = 1.05
 """How much longer a step may take whose layout divides the model in fewer ways: there is less to go wrong."""
 
@@ -75,6 +77,8 @@ class Compared:
     step_s: Numbers
     unsure: NDArray[np.bool_]
     """Where the device's memory lies within the error of the prediction."""
+    risky: NDArray[np.bool_]
+    """Where it is too little for more than one of ten such runs."""
     pruned: tuple[Pruned, ...]
     frugal: bool = False
     """What surely fits comes first, and of layouts as plain and about as fast that which needs least memory."""
@@ -87,7 +91,7 @@ class Compared:
     @property
     def rank_s(self) -> Numbers:
         """Returns ``step_s``, longer where memory is unsure: what surely fits comes first unless much slower."""
-        return self.step_s * longer(self.unsure, frugal=self.frugal)
+        return self.step_s * longer(self.unsure, self.risky, frugal=self.frugal)
 
     def forecast(self, places: NDArray[np.intp]) -> Forecast:
         """Returns the forecast of the layouts at ``places``, all of them among those that fit."""
@@ -114,9 +118,10 @@ class Compared:
         return plainest(self.layouts, seconds, self.unsure, self.memory_bytes if self.frugal else None, among=among)
 
 
-def longer(unsure: NDArray[np.bool_], *, frugal: bool) -> Numbers:
-    """Returns [L] by what a step's time is multiplied to rank it: more where its memory is unsure."""
-    return np.where(unsure, SURELY if frugal else UNSURE, 1.0)
+def longer(unsure: NDArray[np.bool_], risky: NDArray[np.bool_], *, frugal: bool) -> Numbers:
+    """Returns [L] by what a step's time is multiplied to rank it: more where its memory is unsure, most where risky."""
+    more = np.where(unsure, SURELY if frugal else UNSURE, 1.0)
+    return more * np.where(unsure & risky, RISKY if frugal else UNSURE, 1.0)
 
 
 def splits(layouts: Layouts, places: NDArray[np.intp] | None = None) -> NDArray[np.int_]:
@@ -265,6 +270,7 @@ def rated(run: RunSpec, left: Candidates, memory: MemoryTable, source: RateSourc
         memory_bytes=memory.needed_bytes,
         step_s=seconds,
         unsure=unsure,
+        risky=memory.risky(device),
         pruned=left.pruned,
         frugal=frugal,
     )

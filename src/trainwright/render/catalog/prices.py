@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_hourly
 from trainwright.hardware.prices.price_list import OLD_DAYS, days_old
+from trainwright.hardware.prices.snapshot import not_before
 from trainwright.render.page import Page, without_empty
 
 if TYPE_CHECKING:
@@ -101,6 +102,11 @@ def _oldest(each: Snapshot) -> str:
     return age(each.oldest) if each.oldest else "unknown"
 
 
+def _at_most(day: str) -> str:
+    """Returns the age of a price that is not older than a day; empty where none is known."""
+    return f"<= {age(day)}" if day else ""
+
+
 def price_document(device: str, price: Price) -> dict[str, Any]:
     """Returns the JSON document of a price; its age in days is null where nobody knows it."""
     return {
@@ -111,6 +117,7 @@ def price_document(device: str, price: Price) -> dict[str, Any]:
         "usd_per_device_hour": price.usd_per_device_hour,
         "instance": price.instance,
         "date": price.date or None,
+        "not_before": not_before(price) or None,
         "days_old": days_old(price, datetime.now(UTC).date()),
         "source": price.source,
         "as_of": price.as_of,
@@ -146,7 +153,7 @@ def show_prices(listed: Sequence[tuple[str, Price]], page: Page, nothing: str = 
             price.kind.replace("_", "-"),
             format_hourly(price.usd_per_device_hour).removeprefix("$"),
             price.instance,
-            age(price.date) if price.date else "",
+            age(price.date) if price.date else _at_most(not_before(price)),
             f"[{sources.index(_source(price)) + 1}]",
             price.doubt,
         )

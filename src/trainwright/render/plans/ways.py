@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_hourly, format_usd
 from trainwright.core.units import format_bytes, format_count, format_seconds
+from trainwright.hardware.prices.snapshot import not_before
 from trainwright.planner.plan.layout import mesh
 from trainwright.render.numbers import energy
 from trainwright.render.page import Page, without_empty
@@ -103,5 +104,6 @@ def _row(option: Option, looks: Looks) -> tuple[str, ...]:
 
 
 def _hourly(price: Price) -> str:
-    """Returns a price with its day, where it has one: a note says of how many nobody knows it."""
-    return f"{format_hourly(price.usd_per_device_hour)}/h {price.date}".rstrip()
+    """Returns a price with its day, or the first that it can be of: a note says of how many nobody knows it."""
+    since = not_before(price)
+    return f"{format_hourly(price.usd_per_device_hour)}/h {price.date or (since and f'>= {since}')}".rstrip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -36,6 +36,7 @@ from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.planner.search.layouts import Refuses
 from trainwright.spec.convnet import AnyModel, ConvNetSpec, counted
+from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import (
     INTERVAL,
@@ -116,14 +117,26 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     scenario, plan = _within_memory(recipe, scenario, compiled=compiled)
     if not plan.estimate.fits:
         plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario, plan.parallel)))
-    prices, length = price_list(), deviation(recipe, facts)
+    length = deviation(recipe, facts)
     deterministic = how.is_deterministic(here.cluster.device.kind)
     return replace(
         executable(plan, how.kernels),
         parallel=replace(plan.parallel, threads=here.threads, deterministic=deterministic),
         estimate=_with_range(plan.estimate, learnt=bool(learnt.references), length=length),
-        rentals=tuple(_rental_with_range(rental(model, workload, device, prices), length) for device in rented),
+        rentals=tuple(_rental_with_range(each, length) for each in _rentals(recipe, facts, model, workload, rented)),
     )
+
+
+def _rentals(
+    recipe: Recipe, facts: DatasetFacts, model: AnyModel, workload: Workload, rented: Sequence[DeviceSpec]
+) -> Iterator[Rental]:
+    """Yields the run on each rented device, in its own precision where the recipe leaves it open."""
+
+    def at(precision: Precision) -> Workload:
+        return resolve(recipe, facts, precision=precision)
+
+    is_open, prices = recipe.train.precision == "auto", price_list()
+    yield from (rental(model, workload, device, prices, at=at if is_open else None) for device in rented)
 
 
 def _within_memory(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> tuple[Scenario, Plan]:
@@ -285,31 +298,37 @@ def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
 
 def _smallest_change(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan) -> Rejected:
     """Returns the first change, from the mildest on, that makes it fit in this layout and is executed."""
-    section, run = recipe.train, scenario.run
+    run = scenario.run
     if isinstance(run.model, ConvNetSpec):
         return Rejected(name="smallest change that fits", reason="none: lower train.batch_tokens or model.image_size")
-    model, workload = run.transformer, run.workload
-    full = replace(workload, recompute="full", recompute_budget=0.0)
-    changes: list[tuple[str, ModelSpec, Workload]] = [
-        ("train.exec.micro_batch=1", model, workload),
-        ("train.recompute=selective", model, replace(workload, recompute="selective", recompute_budget=0.0)),
-        ("train.recompute=full", model, full),
-        ("train.optimizer.name=muon train.recompute=full", model, replace(full, optimizer="muon")),
-    ]
-    for halvings in (2, 4, 8):
-        tokens = section.sequence_tokens // halvings
-        if tokens >= 1 and section.batch_tokens % tokens == 0:
-            name = f"train.sequence_tokens={tokens} train.recompute=full"
-            changes.append((name, model, replace(full, sequence_tokens=tokens)))
-    smaller = model
-    while smaller.layers > 1:
-        smaller = replace(smaller, layers=smaller.layers // 2)
-        changes.append((f"model.layers={smaller.layers} train.recompute=full", smaller, full))
-    for name, shape, work in changes:
+    for name, shape, work in _changes(recipe, run.transformer, run.workload):
         changed = replace(scenario, run=replace(run, model=shape, workload=work))
         problems = replace(parallel, micro_batch_sequences=1).problems(shape, work, run.cluster)
         if problems or _refuses(recipe, changed.run)(parallel, work.recompute):
             continue
         if planned(changed, best(changed, _layouts(work, [1], parallel))).plan.estimate.fits:
             return Rejected(name="smallest change that fits", reason=name)
-    return Rejected(name="smallest change that fits", reason="none: lower model.width, or use a larger device")
+    smaller = "use" if recipe.model.init_from else "lower model.width, or use"
+    return Rejected(name="smallest change that fits", reason=f"none: {smaller} a larger device")
+
+
+def _changes(recipe: Recipe, model: ModelSpec, workload: Workload) -> Iterator[tuple[str, ModelSpec, Workload]]:
+    """Yields what may be changed of a recipe, the mildest first; a trained model keeps its shape."""
+    section, adapter = recipe.train, workload.adapter
+    full = replace(workload, recompute="full", recompute_budget=0.0)
+    yield "train.exec.micro_batch=1", model, workload
+    yield "train.recompute=selective", model, replace(workload, recompute="selective", recompute_budget=0.0)
+    yield "train.recompute=full", model, full
+    if adapter is not None and adapter.frozen != "nf4":
+        packed = replace(adapter, frozen="nf4")
+        yield "train.method.frozen=nf4", model, replace(workload, adapter=packed)
+        yield "train.method.frozen=nf4 train.recompute=full", model, replace(full, adapter=packed)
+    yield "train.optimizer.name=muon train.recompute=full", model, replace(full, optimizer="muon")
+    for halvings in (2, 4, 8):
+        tokens = section.sequence_tokens // halvings
+        if tokens >= 1 and section.batch_tokens % tokens == 0:
+            name = f"train.sequence_tokens={tokens} train.recompute=full"
+            yield name, model, replace(full, sequence_tokens=tokens)
+    while model.layers > 1 and recipe.model.init_from is None:
+        model = replace(model, layers=model.layers // 2)
+        yield f"model.layers={model.layers} train.recompute=full", model, full

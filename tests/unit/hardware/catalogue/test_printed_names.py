@@ -65,6 +65,7 @@ def test_names_as_vendors_and_clouds_print_them(printed, name):
     [
         ("A100", ("a100-pcie-40gb", "a100-pcie-80gb", "a100-sxm-40gb", "a100-sxm-80gb")),
         ("A100-SXM", ("a100-sxm-40gb", "a100-sxm-80gb")),
+        ("NVIDIA GeForce RTX 4060 Ti", ("rtx-4060-ti-16gb", "rtx-4060-ti-8gb")),
         ("A100 PCIe", ("a100-pcie-40gb", "a100-pcie-80gb")),
     ],
 )
@@ -117,7 +118,8 @@ def test_an_instance_that_is_named_in_full_is_all_devices_that_stand_in_it(text,
         ("2xgb300-nvl72", 144, "gb300"),
         ("dgx-spark-gb10", 1, "dgx-spark-gb10"),
         ("H100 NVL", 1, "h100-nvl"),
-        ("HGX H100", 1, "h100-sxm"),  # boards have four or eight
+        ("8xHGX H100", 8, "h100-sxm"),
+        ("DGX Spark", 1, "dgx-spark-gb10"),
     ],
 )
 def test_a_machine_or_rack_that_is_named_is_all_devices_that_stand_in_it(text, devices, name):
@@ -125,7 +127,12 @@ def test_a_machine_or_rack_that_is_named_is_all_devices_that_stand_in_it(text, d
     assert (machines.devices, machines.device.name) == (devices, name)
 
 
-@pytest.mark.parametrize("text", ["p5.96xlarge", "2x8xp4d.24xlarge", "8xml.p4d.2xlarge"])
+def test_a_board_of_several_devices_asks_how_many():
+    with pytest.raises(RecipeError, match="a board of several devices: say how many, for example 8xh100-sxm"):
+        cluster("HGX H100")
+
+
+@pytest.mark.parametrize("text", ["gpu_8x_h100_sxm5", "p5.96xlarge", "2x8xp4d.24xlarge", "8xml.p4d.2xlarge"])
 def test_an_instance_of_unknown_size_asks_for_its_devices(text):
     with pytest.raises(RecipeError, match="a type of instance, not a device.*name its devices: 8x(a100|h100)-sxm"):
         cluster(text)

@@ -197,12 +197,16 @@ def test_a_price_that_would_be_left_out_says_why_beforehand():
     mine = row(device="t4", provider="AWS", source="added by hand")
     assert refusal(mine | {"usd_per_device_hour": "0.5"}) is None
     assert refusal(mine | {"usd_per_device_hour": "99"}) == "more than 10 times the device's median"
+    assert refusal(mine | {"usd_per_device_hour": "0.01"}) == "less than 1/10 of the device's median"
 
 
 def test_a_given_price_far_beyond_the_lists_is_doubtful():
     dearest = max(each.usd_per_device_hour for each in price_list().prices["h100-sxm"])
     assert not given_price("h100-sxm", 9 * dearest, "on_demand").doubt
     assert given_price("h100-sxm", 20 * dearest, "on_demand").doubt.startswith("20 x the dearest in the lists")
+    cheapest = min(each.usd_per_device_hour for each in price_list().prices["h100-sxm"])
+    assert given_price("h100-sxm", cheapest / 20, "on_demand").doubt.startswith("0.05 x the cheapest in the lists")
+    assert not given_price("h100-sxm", 0.0, "on_demand").doubt, "machines that are there already"
 
 
 def test_the_list_of_one_device_has_its_prices_as_the_whole_list_has_them():

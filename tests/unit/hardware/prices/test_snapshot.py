@@ -8,6 +8,7 @@ import pytest
 from trainwright.core.errors import DataError, MachineError
 from trainwright.hardware.prices import snapshot
 from trainwright.hardware.prices.price_list import price_list
+from trainwright.spec.device import Price
 
 ROW = {
     "device": "t4",
@@ -150,3 +151,18 @@ def test_processes_that_add_at_once_lose_no_price(data):
     assert [process.wait(timeout=120) for process in adding] == [0] * 8
     (found,) = snapshot.fetched()
     assert {row["region"] for row in found.rows} == {f"r{each}" for each in range(8)}
+
+
+@pytest.mark.parametrize(
+    ("source", "day", "since"),
+    [
+        ("skypilot-org/skypilot-catalog:catalogs/v9/aws/vms.csv", "", "2026-07-09"),
+        ("skypilot-org/skypilot-catalog:catalogs/v9/aws/vms.csv", "2026-10-01", ""),
+        ("skypilot-org/skypilot-catalog:catalogs/v8/aws/vms.csv", "", ""),
+    ],
+)
+def test_a_price_without_a_day_is_not_older_than_its_schema(source, day, since):
+    one = Price(
+        usd_per_device_hour=1.0, kind="spot", provider="AWS", region="", as_of="2c3d7ea", source=source, date=day
+    )
+    assert snapshot.not_before(one) == since

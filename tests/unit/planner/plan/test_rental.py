@@ -16,7 +16,7 @@ from trainwright.planner.plan.rental import fastest_alone, rental
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
 
 def test_cost_is_time_times_the_cheapest_checked_price(workload):
@@ -44,6 +44,19 @@ def test_a_device_without_bf16_computes_in_what_the_trainer_has_and_a_plan_there
     assert scenario_of(there).run.workload.precision == "fp32"
     assert scenario_of(replace(there, stack="default")).run.workload.precision == "fp16"
     assert rented.seconds > rental(LLAMA, workload, catalogue("l4"), price_list()).seconds
+
+
+def test_an_open_precision_is_the_devices_own_with_all_that_follows(workload):
+    """This machine's fp32, with a base kept in it, is none of a rented device that has bf16."""
+    frozen = replace(workload, precision="fp32", adapter=Adapter(rank=8, targets=("query",), frozen="fp32"))
+
+    def at(precision):
+        return replace(frozen, precision=precision, adapter=replace(frozen.adapter, frozen="bf16"))
+
+    large = model("llama3-8b")
+    here, there = (rental(large, frozen, catalogue("l4"), price_list(), at=each) for each in (None, at))
+    assert not here.fits and there.fits
+    assert there == rental(large, at("bf16"), catalogue("l4"), price_list())
 
 
 def test_what_is_too_large_does_not_fit(workload):

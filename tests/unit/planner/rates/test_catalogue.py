@@ -209,6 +209,35 @@ def test_a_stack_with_anothers_numbers_is_less_certain_than_it():
     assert read_efficiency().doubt["borrowed"] > 0.1
 
 
+def test_who_has_anothers_numbers_has_no_runs_of_its_own_and_a_few_on_another_vendors_tell_little():
+    """megatron-bridge has some thirteen runs on ROCm, and megatron-core its numbers."""
+
+    def spread(name, on):
+        run = RunSpec(model=LLAMA, workload=WORK, cluster=cluster(on), stack=stack(name))
+        return Catalogue().spread(run)
+
+    assert stack("megatron-core").time_of == "megatron-bridge" and "rocm" in stack("megatron-core").time.seen
+    assert spread("megatron-core", "8xmi300x") > 1.2 * spread("megatron-core", "8xh100-sxm")
+    assert spread("megatron-core", "8xmi300x") > spread("megatron-bridge", "8xmi300x")
+    assert spread("megatron-bridge", "8xmi300x") > 1.1 * spread("megatron-bridge", "8xh100-sxm")
+
+
+def test_each_doubling_beyond_what_was_measured_widens_the_range():
+    spans = {"parameters": (1e8, 1e12), "sequence_tokens": (512.0, 8192.0), "step_tokens": (1024.0, 65536.0)}
+    general = replace(EFFICIENCY, doubt={"beyond": 0.1}, span=spans)
+    run = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xh100-sxm"), stack=PLAIN)
+    same, own = Catalogue(efficiency=general), PLAIN.time.spread
+
+    def spread(**changes):
+        return same.spread(replace(run, workload=replace(WORK, **changes)))
+
+    assert spread() == spread(sequence_tokens=8192) == pytest.approx(own)
+    assert spread(sequence_tokens=32768) == pytest.approx(math.hypot(own, 0.2))
+    assert spread(sequence_tokens=128) == pytest.approx(math.hypot(own, 0.2))
+    assert spread(batch_tokens=8 * 512) == pytest.approx(math.hypot(own, 0.1))
+    assert spread(sequence_tokens=16384, batch_tokens=8 * 131072) == pytest.approx(math.hypot(own, 0.1, 0.1))
+
+
 def test_each_product_passes_once_through_what_was_measured_on_the_device_itself():
     """On tensor cores: of blocks, of the head, of attention, fused or not, and of Muon's update."""
     general = read_efficiency()

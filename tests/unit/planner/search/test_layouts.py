@@ -15,7 +15,7 @@ from trainwright.planner.forecast.memory.table import predict_memory, usable_byt
 from trainwright.planner.forecast.networks import TRANSFORMERS
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
-from trainwright.planner.search.layouts import PLAIN, UNSURE, best_layouts, compare
+from trainwright.planner.search.layouts import PLAIN, UNSURE, best_layouts, compare, longer
 from trainwright.planner.search.memo import Memo
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
@@ -279,3 +279,10 @@ def test_many_layouts_are_timed_as_each_of_them_alone(name, software, machines, 
     for place in np.random.default_rng(1).choice(len(rows), 150, replace=False):
         alone = step_s(run, rows.take(np.asarray([place])), CATALOGUE)
         assert together[place] == pytest.approx(float(alone[0]), rel=1e-12)
+
+
+def test_what_probably_fits_comes_before_what_is_uncertain():
+    unsure, risky = np.array([False, True, True]), np.array([False, False, True])
+    for frugal in (True, False):
+        sure, probable, uncertain = longer(unsure, risky, frugal=frugal)
+        assert 1.0 == sure < probable < uncertain

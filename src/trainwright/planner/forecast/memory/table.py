@@ -168,6 +168,11 @@ class MemoryTable:
         fits: NDArray[np.bool_] = self.needed_bytes <= usable_bytes(device)
         return fits
 
+    def risky(self, device: DeviceSpec) -> NDArray[np.bool_]:
+        """Returns True [L] where more than one of ten such runs needs more than a process can have."""
+        risky: NDArray[np.bool_] = self.needed_bytes * np.exp(INTERVAL_DEVIATIONS * self.spread) > usable_bytes(device)
+        return risky
+
     def uncertain(self, device: DeviceSpec) -> NDArray[np.bool_]:
         """Returns True [L] where the device's memory lies too near to what is needed to be certain of ``fits``."""
         distance = np.log(self.needed_bytes / usable_bytes(device)) / self.spread
