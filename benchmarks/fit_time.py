@@ -128,6 +128,10 @@ def write(outcome: Outcome) -> None:
         write_stack(path, outcome)
 
 
+ENDS = 0.01, 0.99
+"""Shares of the rows below the ends of a span."""
+
+
 def span_of(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
     """Between what 98 of 100 rows lie: tokens of a sequence, tokens of a step on one device, and parameters."""
     runs = [row.placed.run for row in rows]
@@ -136,7 +140,8 @@ def span_of(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
         "sequence_tokens": [run.workload.sequence_tokens for run in runs if not run.model.sees_images],
         "step_tokens": [run.workload.batch_tokens / run.cluster.devices for run in runs],
     }
-    return {name: (float(np.quantile(each, 0.01)), float(np.quantile(each, 0.99))) for name, each in values.items()}
+    low, high = ({name: float(np.quantile(np.array(each, float), at)) for name, each in values.items()} for at in ENDS)
+    return {name: (low[name], high[name]) for name in values}
 
 
 def entry(key: str, name: str, values: Mapping[str, float]) -> str:

@@ -20,7 +20,8 @@ from trainwright.core.money import parse_usd
 from trainwright.core.spelling import unknown
 from trainwright.core.units import at_least_one, parse_count, parse_seconds, split
 from trainwright.hardware.catalogue.devices import device, normalised
-from trainwright.hardware.catalogue.printed_names import instance, instance_devices
+from trainwright.hardware.catalogue.nodes import node_size
+from trainwright.hardware.catalogue.printed_names import instance, instance_devices, machine_devices, refuse_board
 from trainwright.hardware.prices.clouds import cloud
 from trainwright.hardware.prices.price_list import region
 from trainwright.planner.plan.layout import parse_layout
@@ -174,22 +175,23 @@ def _usd_by_device(value: Any) -> dict[str, float]:
         found = device(text(name).strip()).name
         if found in prices:
             raise RecipeError("two prices of one device", seen=shown(value), expected=f"one of {found}")
-        prices[found] = _above_zero(usd, parse=_usd_an_hour) / _devices_of(text(name).strip())
+        prices[found] = _above_zero(usd, parse=_usd_an_hour) / devices_priced(text(name).strip())
     return prices
 
 
-def _devices_of(name: str) -> int:
-    """Returns how many devices a price is for: one, or those of an instance type.
+def devices_priced(name: str) -> int:
+    """Returns how many devices a price is for: one, or those of an instance type or a machine.
 
     Raises:
-        RecipeError: a type whose devices nobody has listed.
+        RecipeError: a type or a board whose devices nobody has listed.
     """
-    slug = normalised(name)
+    slug, full = normalised(name), device(name)
+    refuse_board(name, (), f"{full.name}=USD", where=None)
     if instance(slug) is None:
-        return 1
+        return machine_devices(slug, node_size(full.name)) or 1
     count = instance_devices(slug)
     if count is None:
-        fix = f"write what one device costs: {device(name).name}=USD"
+        fix = f"write what one device costs: {full.name}=USD"
         raise RecipeError("an instance of how many devices?", seen=name, expected="a device", fix=fix)
     return count
 

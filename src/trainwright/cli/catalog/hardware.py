@@ -152,6 +152,7 @@ def _add(args: argparse.Namespace, output: Output, device: str | None, seller: s
     from trainwright.core.money import parse_usd
     from trainwright.hardware.prices import snapshot
     from trainwright.hardware.prices.price_list import refusal
+    from trainwright.pipeline.question_fields import devices_priced
 
     for option, value in (("--device", device), ("--cloud", seller), ("--usd", args.usd)):
         if value is None:
@@ -159,7 +160,7 @@ def _add(args: argparse.Namespace, output: Output, device: str | None, seller: s
             fix = another if option == "--cloud" else None
             raise RecipeError("a price needs its device, its cloud and its dollars", where=option, fix=fix)
     try:
-        usd = parse_usd(args.usd)
+        usd = parse_usd(args.usd) / devices_priced(args.device)
         if usd == 0:
             raise RecipeError("a price is above zero", seen=repr(args.usd))
     except RecipeError as error:

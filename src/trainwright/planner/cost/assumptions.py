@@ -49,7 +49,7 @@ def of_measured(run: RunSpec) -> Assumption:
 def of_price(price: Price) -> Assumption:
     """Returns what an hour of a device costs: as given, or as a price list had it."""
     origin: Origin = "given" if price.source == "given" else "catalog"
-    where = ", ".join(filter(None, (f"{price.provider} {price.region}", rented(price), written(price))))
+    where = ", ".join(filter(None, (f"{price.provider} {price.region}".strip(), rented(price), written(price))))
     source = "" if origin == "given" else f"{where}; {price.source}@{price.as_of}"
     source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
     name = f"price ({price.kind.replace('_', '-')})"

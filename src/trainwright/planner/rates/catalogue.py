@@ -11,6 +11,7 @@ import numpy as np
 
 from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, matmul_reach, read_efficiency
+from trainwright.hardware.catalogue.stacks import DEFAULT as UNNAMED
 from trainwright.hardware.catalogue.stacks import read_stack, stack_names
 from trainwright.planner.counts.adapters import adapter_moves
 from trainwright.planner.counts.between import NARROW
@@ -210,15 +211,15 @@ def is_apart(run: RunSpec) -> bool:
 def spread_of(run: RunSpec) -> float:
     """Returns the deviation of a stack's published runs.
 
-    On another vendor's devices, without a run there, it is at least that of the surest stack that has some: a guess is
-    never surer than a measurement.
+    On another vendor's devices, without a run there, it is at least that of the surest stack that has some, and of
+    software that nobody names: a guess is never surer than a measurement, nor surer for having a name.
     """
     kind, time = generation(run.cluster.device), run.stack.time
-    if kind in time.seen or not is_apart(run):
+    if not is_apart(run) or (kind in time.seen and run.stack.time_of == run.stack.name):
         return time.spread
     measured = (each.time for each in map(read_stack, stack_names()) if each.time_of == each.name)
     surest = min((each.spread for each in measured if kind in each.seen), default=0.0)
-    return max(time.spread, surest)
+    return max(time.spread, surest, read_stack(UNNAMED).time.spread)
 
 
 WORK_OF: Mapping[Kind, tuple[str, ...]] = {

@@ -165,6 +165,14 @@ def test_a_price_of_ones_own_stands_for_the_same_offer_alone(capsys):
     assert replaced and len(after) == len(before) - len(replaced) + 1
 
 
+def test_what_is_paid_for_an_instance_is_kept_for_each_of_its_devices(capsys):
+    assert main(["hardware", "prices", "add", "--device", "p5.48xlarge", "--cloud", "aws", "--usd", "30"]) == 0
+    capsys.readouterr()
+    assert main(["hardware", "prices", "--device", "h100-sxm", "--cloud", "aws", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["prices"]
+    assert [each["usd_per_device_hour"] for each in listed if each["source"] == "added by hand"] == [3.75]
+
+
 def test_a_price_may_hold_in_a_region_that_no_list_has_and_is_found_there(capsys):
     assert (
         main(["hardware", "prices", "add", "--device", "t4", "--cloud", "aws", "--usd", "0.3", "--region", "mars-1"])
@@ -183,6 +191,7 @@ def test_a_price_may_hold_in_a_region_that_no_list_has_and_is_found_there(capsys
         (["add", "--device", "t4", "--cloud", "aws"], "--usd: a price needs"),
         (["add", "--device", "t4", "--cloud", "aws", "--usd", "0"], "--usd: a price is above zero"),
         (["add", "--device", "t4", "--cloud", "aws", "--usd", "700"], "--usd: this price would stand in no list"),
+        (["add", "--device", "h100-sxm", "--cloud", "aws", "--usd", "0.01"], "--usd: .*less than 1/10 of the device"),
         (["add", "--device", "t4", "--cloud", "aws", "--usd", "99"], "more than 10 times the device's median"),
         (["--device", "t4", "--usd", "1"], "--usd: a price to add"),
         (["--cloud", "cloudy"], "--cloud: unknown cloud"),

@@ -219,6 +219,7 @@ def test_who_has_anothers_numbers_has_no_runs_of_its_own_and_a_few_on_another_ve
     assert stack("megatron-core").time_of == "megatron-bridge" and "rocm" in stack("megatron-core").time.seen
     assert spread("megatron-core", "8xmi300x") > 1.2 * spread("megatron-core", "8xh100-sxm")
     assert spread("megatron-core", "8xmi300x") > spread("megatron-bridge", "8xmi300x")
+    assert spread("megatron-core", "8xmi300x") > spread("default", "8xmi300x"), "a name makes nothing surer"
     assert spread("megatron-bridge", "8xmi300x") > 1.1 * spread("megatron-bridge", "8xh100-sxm")
 
 
