@@ -53,7 +53,7 @@ class Project:
         return [*words, "--workspace", str(self.workspace)]
 
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(*arguments), capture_output=True, text=True, check=False, timeout=280)
+        return subprocess.run(self.command(*arguments), capture_output=True, text=True, check=False, timeout=600)
 
     def json(self, *arguments: str) -> dict[str, Any]:
         done = self.call(*arguments, "--json")

@@ -57,7 +57,7 @@ def made(project_of, finished, tiny, tmp_path_factory: pytest.TempPathFactory):
 
 def talk(bundle: Path | str, said: str, *options: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "trainwright", "chat", str(bundle), "--temperature", "0", *options]
-    return subprocess.run(words, input=said, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(words, input=said, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_what_was_learnt_is_said_line_by_line(made) -> None:

@@ -77,7 +77,7 @@ def test_other_numbers_of_ranks_and_layouts_go_on_to_the_same_losses(make_projec
         if not last:
             wait_for_another_step(project, process, before)
             process.send_signal(signal.SIGUSR1)
-        _, said = process.communicate(timeout=200)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == (0 if last else 138), said
         assert last or "stopped by SIGUSR1 after step" in said
     ours, truth = losses(project), losses(alone)
@@ -91,7 +91,7 @@ def steps_told(project) -> int:
 
 def wait_for_another_step(project, process: subprocess.Popen[str], before: int) -> None:
     """Waits until this process, and not one before it, has told of a step: from then on it hears signals."""
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 600
     while process.poll() is None and time.monotonic() < deadline and steps_told(project) <= before:
         time.sleep(0.02)
 

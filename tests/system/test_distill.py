@@ -61,7 +61,7 @@ def test_a_killed_training_ends_in_the_same_bits(taught, finished, project_of, t
         shutil.copytree(taught.artifact(stage), project.workspace / taught.artifact(stage).name)
     keys = (*SMALLER, f"task.teacher={finished.artifact('train')}")
     process = subprocess.Popen(project.command("train", *keys), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while process.poll() is None and time.monotonic() < deadline:
         if any(project.workspace.glob("train-*.partial/checkpoints/step-*")):
             break

@@ -60,7 +60,7 @@ def node(project, endpoint: str, rank: int, *more: str, code: Path | None = None
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, said = process.communicate(timeout=200)
+    _, said = process.communicate(timeout=600)
     return process.returncode, said
 
 
@@ -76,7 +76,7 @@ def test_ranks_of_torchrun_end_in_the_same_bits(project, alone, endpoint) -> Non
     host, _, port = endpoint.partition(":")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command = [*torchrun, "--master-addr", host, "--master-port", port, *project.command("train", *RANKS)[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("train: ") == 1, "the first rank alone prints results"
     assert weights(project) == weights(alone)
@@ -141,7 +141,7 @@ def test_a_node_that_nobody_meets_says_so(project, endpoint, rank, line) -> None
 def test_a_node_ends_when_the_first_one_is_killed(make_project, endpoint) -> None:
     project = make_project()
     first, second = node(project, endpoint, 0), node(project, endpoint, 1)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not project.workspace.is_dir() and first.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)  # it is made once the two have met
     first.send_signal(signal.SIGKILL)
@@ -190,7 +190,7 @@ def test_torchrun_begins_again_and_the_ranks_go_on(project, endpoint) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=600,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])},
     )
     assert done.returncode == 0, done.stderr
@@ -204,6 +204,6 @@ def test_torchrun_begins_again_and_the_ranks_go_on(project, endpoint) -> None:
 def test_another_number_of_processes_than_ranks_is_refused_before_they_meet(project) -> None:
     rank = {"RANK": "0", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     command = project.command("train", *RANKS)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, env=os.environ | rank)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=os.environ | rank)
     assert done.returncode == 2, done.stderr
     assert "another number of processes than the layout has ranks (seen 3, expected 2)" in done.stderr

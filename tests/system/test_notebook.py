@@ -37,7 +37,7 @@ def executed(tmp_path_factory):
     for number in range(200):
         text = " ".join(f"word {number * place % 17} of line {place}" for place in range(40))
         (folder / "corpus" / f"{number}.txt").write_text(f"{number}: {text}")
-    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}}).execute()
     return notebook
 
 

@@ -19,7 +19,7 @@ def test_a_ladder_is_interrupted_and_goes_on(make_project, tmp_path) -> None:
     assert project.call("data").returncode == 0
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(project.command("optimize", *KEYS), text=True, **pipes)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while process.poll() is None and time.monotonic() < deadline:
         if any(project.workspace.glob("optimize-*.partial/rungs")):
             break

@@ -87,7 +87,7 @@ def test_a_killed_training_ends_in_the_same_bits(preferred, project_of, tmp_path
         made = preferred.artifact(stage)
         shutil.copytree(made, project.workspace / made.name)
     process = subprocess.Popen(project.command("train"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while process.poll() is None and time.monotonic() < deadline:
         if any(project.workspace.glob("train-*.partial/train.references")):
             break

@@ -73,7 +73,7 @@ def test_a_killed_rank_is_named_and_ends_the_others(project, undisturbed) -> Non
     ranks = running(project, process, 20)
     assert len(ranks) == 2
     ranks[1].kill()
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 5, said
     # Ranks say where they are once in a while: one that is fast is killed before it has said any step.
     place = r"(last heard in [\w ]*step \d+|before its first step)"
@@ -103,7 +103,7 @@ def test_a_checkpoint_goes_on_in_another_layout(project, undisturbed) -> None:
         process = started(project, *layout, *RANKS[1:])
         running(project, process, steps)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 143, said
     done = project.call("train", *RANKS)
     assert done.returncode == 0, done.stderr
@@ -116,7 +116,7 @@ def test_a_polite_stop_saves_and_says_how_to_go_on(project, undisturbed, number,
     process = started(project, *RANKS)
     ranks = running(project, process, 20)
     process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == code, said
     assert f"stopped by {signal.Signals(number).name} after step" in said
     assert "run the same command to go on from there" in said
@@ -135,7 +135,7 @@ def test_a_polite_signal_while_ranks_start_ends_all_with_one_line(project, numbe
         os.killpg(process.pid, number)  # a terminal sends Ctrl-C to the ranks too
     else:
         process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 128 + number, said
     *_, before, line = said.splitlines()
     assert before == "train: started", said

@@ -21,7 +21,7 @@ from trainwright.core.spelling import unknown
 from trainwright.core.units import at_least_one, parse_count, parse_seconds, split
 from trainwright.hardware.catalogue.devices import device, normalised
 from trainwright.hardware.catalogue.nodes import node_size
-from trainwright.hardware.catalogue.printed_names import instance, instance_devices, machine_devices, refuse_board
+from trainwright.hardware.catalogue.printed_names import instance, instance_devices, is_board, machine_devices
 from trainwright.hardware.prices.clouds import cloud
 from trainwright.hardware.prices.price_list import region
 from trainwright.planner.plan.layout import parse_layout
@@ -186,14 +186,12 @@ def devices_priced(name: str) -> int:
         RecipeError: a type or a board whose devices nobody has listed.
     """
     slug, full = normalised(name), device(name)
-    refuse_board(name, (), f"{full.name}=USD", where=None)
-    if instance(slug) is None:
-        return machine_devices(slug, node_size(full.name)) or 1
-    count = instance_devices(slug)
-    if count is None:
+    rented = instance(slug) is not None
+    count = instance_devices(slug) if rented else machine_devices(slug, node_size(full.name))
+    if count is None and (rented or is_board(name)):
         fix = f"write what one device costs: {full.name}=USD"
-        raise RecipeError("an instance of how many devices?", seen=name, expected="a device", fix=fix)
-    return count
+        raise RecipeError("a price of how many devices?", seen=name, expected="a device", fix=fix)
+    return count or 1
 
 
 def _price(value: Any) -> float | dict[str, float]:

@@ -131,7 +131,7 @@ def test_an_optimizer_of_another_name_says_how_it_is_written():
 def test_a_price_of_an_instance_is_shared_by_its_devices():
     assert read_fields({"price": "p5.48xlarge=98"})["price"] == {"h100-sxm": 98 / 8}
     assert read_fields({"price": "DGX H100=32,l4=0.7"})["price"] == {"h100-sxm": 4.0, "l4": 0.7}
-    with pytest.raises(RecipeError, match="a board of several devices"):
+    with pytest.raises(RecipeError, match="a price of how many devices"):
         read_fields({"price": "HGX H100=32"})
-    with pytest.raises(RecipeError, match="an instance of how many devices.*write what one device costs: h100-sxm=USD"):
+    with pytest.raises(RecipeError, match="a price of how many devices.*write what one device costs: h100-sxm=USD"):
         read_fields({"price": "gpu_8x_h100_sxm5=20"})

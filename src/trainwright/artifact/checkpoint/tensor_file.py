@@ -116,7 +116,8 @@ class TensorFile:
         size_bytes = prod(entry.shape) * ELEMENT_BYTES[entry.dtype]
         if not size_bytes:
             return entry.dtype, entry.shape, np.empty(0, np.uint8)
-        mapped = np.memmap(self.path, np.uint8, "r", offset=self._start + entry.begin, shape=(size_bytes,))
+        # Of a Path it would resolve every link at every tensor.
+        mapped = np.memmap(os.fspath(self.path), np.uint8, "r", offset=self._start + entry.begin, shape=(size_bytes,))
         return entry.dtype, entry.shape, mapped
 
     def _entries(self) -> dict[str, _Entry]:

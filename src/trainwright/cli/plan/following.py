@@ -31,11 +31,7 @@ def following(args: argparse.Namespace, question: Question, planned: Planned) ->
     plan = planned.plan
     if not plan.estimate.fits:
         fields = with_batch_as_asked(planned.changes[0].fields if planned.changes else {}, plan.model)
-        return (
-            command_line(args, "plan", QUESTION, {"on": args.on, **fields}) + _as_keys(question, fields)
-            if fields
-            else ""
-        )
+        return _changed(args, question, fields) if fields else ""
     if args.write_recipe is not None:
         return run_line(args, [str(args.write_recipe)], nodes=plan.cluster.nodes)
     recipe = question.workload is not None
@@ -46,6 +42,13 @@ def following(args: argparse.Namespace, question: Question, planned: Planned) ->
     if _is_bought(args):
         return f"{command_line(args, 'plan', QUESTION, {'on': args.on})} --json > plan.json"
     return f"{command_line(args, 'recommend', OF_RUN)}{_or_packed(plan)}"
+
+
+def _changed(args: argparse.Namespace, question: Question, fields: Mapping[str, object]) -> str:
+    """Returns the command that plans the question with a change."""
+    from trainwright.pipeline.question_fields import QUESTION
+
+    return f"{command_line(args, 'plan', QUESTION, {'on': args.on, **fields})}{_as_keys(question, fields)}"
 
 
 def _as_keys(question: Question, fields: Mapping[str, object]) -> str:
@@ -67,14 +70,12 @@ def _or_packed(plan: Plan) -> str:
 def surely_fitting(args: argparse.Namespace, question: Question, planned: Planned) -> str:
     """Returns the change that makes an uncertain plan sure, and its command; empty where there is none to offer."""
     from trainwright.core.units import format_factor
-    from trainwright.pipeline.question_fields import QUESTION
 
     if planned.plan.estimate.fit != "uncertain" or not planned.changes:
         return ""
     change = planned.changes[0]
     fields = with_batch_as_asked(change.fields, planned.plan.model)
-    command = command_line(args, "plan", QUESTION, {"on": args.on, **fields}) + _as_keys(question, fields)
-    return f"{change.name}, {format_factor(change.slowdown)} x the device-time: {command}"
+    return f"{change.name}, {format_factor(change.slowdown)} x the device-time: {_changed(args, question, fields)}"
 
 
 def run_line(args: argparse.Namespace, inputs: Sequence[str], *, nodes: int = 1) -> str:
@@ -84,23 +85,28 @@ def run_line(args: argparse.Namespace, inputs: Sequence[str], *, nodes: int = 1)
     """
     if not inputs and args.preset is None:
         return ""
-    words = ["trainwright", "run", *inputs]
-    for option in ("preset", "workspace"):
-        value = vars(args).get(option)
-        words += [] if value is None else [f"--{option}", str(value)]
+    line = _of_recipe(args, "run", inputs)
     if nodes == 1:
-        return shlex.join(words)
-    meeting = ["--nodes", str(nodes), "--node-rank", "0", "--rendezvous", f"HOST:{PORT}"]
-    return f"{shlex.join([*words, *meeting])}  # on the first of {nodes} hosts, HOST; on each other its --node-rank"
+        return line
+    meeting = f"--nodes {nodes} --node-rank 0 --rendezvous HOST:{PORT}"
+    return f"{line} {meeting}  # on the first of {nodes} hosts, HOST; on each other its --node-rank"
+
+
+def _of_recipe(args: argparse.Namespace, command: str, inputs: Sequence[str]) -> str:
+    """Returns a command about a recipe with the preset, the workspace and the step that are asked for."""
+    words = ["trainwright", command, *inputs]
+    for option in ("preset", "workspace", "step"):
+        value = vars(args).get(option) if command == "plan" or option != "step" else None
+        words += [] if value is None else [f"--{option}", str(value)]
+    return shlex.join(words)
 
 
 def changed_line(args: argparse.Namespace, plan: Plan) -> str:
     """Returns the command that plans a recipe with the smallest change after which it fits here; empty without one."""
-    change = next((each.reason for each in plan.rejected if each.name == "smallest change that fits"), "none")
-    if change.startswith("none"):
-        return ""
-    preset = () if args.preset is None else ("--preset", args.preset)
-    return shlex.join(("trainwright", "plan", *args.inputs, *change.split(), *preset))
+    from trainwright.planner.plan.layout import SMALLEST_CHANGE
+
+    change = next((each.reason for each in plan.rejected if each.name == SMALLEST_CHANGE), "none")
+    return "" if change.startswith("none") else _of_recipe(args, "plan", [*args.inputs, *change.split()])
 
 
 def write_recipe(args: argparse.Namespace, question: Question, plan: Plan) -> None:

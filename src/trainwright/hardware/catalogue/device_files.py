@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any, get_args
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import unknown
-from trainwright.spec.device import DeviceKind
+from trainwright.spec.device import DeviceKind, DeviceSpec
 
 _REQUIRED = (
     *("name", "title", "aliases", "vendor", "kind", "year", "memory_bytes", "bytes_per_s", "software", "source"),
@@ -18,8 +19,7 @@ _SIZES = (
     *("memory_bytes", "bytes_per_s", "tdp_w", "visible_bytes", "sm_count", "clock_hz", "l2_bytes"),
     *("matmul_flops_per_s", "year", "pcie_generation"),
 )
-_OTHERS = ("compute_capability", "link", "note", "peer_to_peer", "unified_memory", "cooling", "sources")
-_KNOWN = tuple(dict.fromkeys((*_REQUIRED, *_SIZES, *_OTHERS)))
+_KNOWN = ("title", "aliases", *(each.name for each in fields(DeviceSpec)))
 
 
 def checked(table: Mapping[str, Any], name: str, *, where: str) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue import tables
 from trainwright.hardware.catalogue.devices import device, find_device, normalised
 from trainwright.hardware.catalogue.links import is_rate, link, link_reach, parse_rate
-from trainwright.hardware.catalogue.printed_names import instance, instance_devices, machine_devices, refuse_board
+from trainwright.hardware.catalogue.printed_names import instance, instance_devices, is_board, machine_devices
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, NodeSpec
 
 HERE = "here"
@@ -77,17 +77,7 @@ def cluster(
     counts, name = _split(text, where)
     spec = device(name, where=where)
     kind = _kind(spec.name)
-    refuse_board(text, counts, f"{kind.devices}x{spec.name}", where=where)
-    if instance(normalised(name)) is not None:
-        size = instance_devices(normalised(name))
-        if size is None or len(counts) > 1:
-            fix = f"name its devices: {kind.devices}x{spec.name} is a full node of them"
-            raise RecipeError(
-                "a type of instance, not a device", where=where, seen=repr(text), expected="devices", fix=fix
-            )
-        counts = [*(counts or [1]), size]
-    elif len(counts) < 2 and (size := machine_devices(normalised(name), kind.devices)) is not None:
-        counts = [*(counts or [1]), size]
+    counts = _with_machines(counts, name, spec.name, kind.devices, where)
     nodes, devices = _shape(counts, kind.devices, name=spec.name, seen=text, where=where)
     hosts = _hosts(devices, kind)
     nodes, devices = nodes * hosts, devices // hosts
@@ -110,6 +100,19 @@ def cluster(
         scale_out=_share(port, node.rails or 1, devices),
         origins=origins | {name: "given" for name, value in asked.items() if value is not None},
     )
+
+
+def _with_machines(counts: list[int], name: str, device: str, full: int, where: str | None) -> list[int]:
+    """Returns the counts with that of a machine's devices, where what is counted is named as a machine."""
+    slug, node = normalised(name), f"{full}x{device}"
+    if not counts and is_board(name):
+        raise RecipeError("a board of several devices", where=where, seen=repr(name), fix=f"say how many: {node}")
+    rented, alone = instance(slug) is not None, len(counts) < 2
+    size = (instance_devices(slug) if rented else machine_devices(slug, full)) if alone else None
+    if rented and size is None:
+        fix = f"name its devices: {node} is a full node of them"
+        raise RecipeError("a type of instance, not a device", where=where, seen=repr(name), expected="devices", fix=fix)
+    return counts if size is None else [*(counts or [1]), size]
 
 
 def node_of(spec: DeviceSpec, devices: int) -> NodeSpec:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 
-from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.tables import CATALOG
 
@@ -28,6 +27,8 @@ _MACHINES: Mapping[str, str] = {
     "dgx2": "v100-sxm-32gb",
 }
 """NVIDIA's machines that are named by number (DGX-1 and DGX-2 system architecture, V100)."""
+_OF_A_TYPE = re.compile(r"\dx|x\d|vcpu|-\d+gpu")
+"""What names of instance types say beside a device; others in price lists are the device's."""
 _PREFIXES = ("", "rtx", "gtx", "ascend")
 """What people leave out: ``4090``, ``1080 Ti``, ``910B``."""
 
@@ -122,7 +123,9 @@ def instance(name: str) -> str | None:
     plain, devices = _type(name), _instances()["devices"]
     is_sized = re.search(r"xlarge|metal|standard|gpu", plain)
     fits = [key for key in devices if is_sized and (plain == key or plain.startswith(f"{key}-"))]
-    return str(devices[max(fits, key=len)]) if fits else _listed().get(name)
+    if fits:
+        return str(devices[max(fits, key=len)])
+    return _listed().get(name) if _OF_A_TYPE.search(name) else None
 
 
 def instance_devices(name: str) -> int | None:
@@ -145,16 +148,9 @@ def machine_devices(name: str, full: int) -> int | None:
     return 16 if re.match(r"dgx-?2\b", name) else full
 
 
-def refuse_board(text: str, counts: Sequence[int], full: str, *, where: str | None) -> None:
-    """Raises RecipeError where a board of four or eight devices is named without their number; ``full`` has it."""
-    if not counts and re.search(r"\bhgx\b", text, re.IGNORECASE):
-        raise RecipeError(
-            "a board of several devices: say how many, for example {full}",
-            where=where,
-            seen=repr(text),
-            expected="a number of devices",
-            full=full,
-        )
+def is_board(name: str) -> bool:
+    """Returns whether a name is that of a board of several devices, of four or of eight: ``HGX H100``."""
+    return re.search(r"\bhgx\b", name, re.IGNORECASE) is not None
 
 
 def _type(name: str) -> str:
@@ -168,8 +164,7 @@ def _listed() -> Mapping[str, str]:
     with (CATALOG / "prices" / "published.csv").open(encoding="utf-8", newline="") as file:
         rows = [(row["instance"], row["device"]) for row in csv.DictReader(file)]
     slugs = ((re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"), device) for name, device in rows)
-    # Names that say no more than the device are none of a type.
-    return {slug: device for slug, device in slugs if re.search(r"\dx|x\d|vcpu|-\d+gpu", slug)}
+    return {slug: device for slug, device in slugs if _OF_A_TYPE.search(slug)}
 
 
 @cache

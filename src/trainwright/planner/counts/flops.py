@@ -130,7 +130,7 @@ def again_flops(run: RunSpec, recompute: Recompute, whole: Flops, *, compiled: b
     if run.stack.selective == "attention":
         return remade + whole.attention
     halves = compiled and run.stack.memory.kernels != "own"
-    return (whole.linear / 2 if halves else 0.0) + (0.0 if run.workload.fused_attention else float(whole.attention))
+    return remade + halves * whole.linear / 2 + (not run.workload.fused_attention) * whole.attention
 
 
 def _remade_flops(run: RunSpec) -> float:

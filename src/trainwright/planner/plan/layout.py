@@ -179,6 +179,10 @@ def _data_ranks(run: RunSpec, devices: int) -> set[int]:
     return {devices // (tp * pp) for tp in tensors for pp in stages if devices % (tp * pp) == 0}
 
 
+SMALLEST_CHANGE = "smallest change that fits"
+"""The name of an alternative which is that."""
+
+
 def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Choice:
     """Returns the plainest about as fast as any that fits; where none does, that whose least change would make it fit.
 

@@ -45,7 +45,7 @@ def rental(
         except RecipeError:
             reason = f"its datasheet has no {workload.precision} rate"
             return Rental(device=spec.name, fits=False, reason=reason)
-        reason = f"no {workload.precision} there: {usable}" if missing else ""
+        reason = f"no {workload.precision} there: {usable}" if at is None else ""
         workload = replace(workload, precision=usable) if at is None else at(usable)
     asked = RunSpec(model=model, workload=workload, cluster=cluster(spec.name), stack=software)
     alone = fastest_alone(asked)

@@ -14,6 +14,7 @@ from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
+from trainwright.hardware.catalogue.support import QUANTISING_KINDS
 from trainwright.hardware.machine.record import Machine
 from trainwright.hardware.prices.price_list import price_list
 from trainwright.planner.counts.layouts import Layouts
@@ -22,7 +23,7 @@ from trainwright.planner.evidence.references import references_of
 from trainwright.planner.forecast.forecast import forecast, step_s
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.estimated_facts import asked_vocabulary, dataset_assumptions, deviation
-from trainwright.planner.plan.layout import best, mesh
+from trainwright.planner.plan.layout import SMALLEST_CHANGE, best, mesh
 from trainwright.planner.plan.machine import (
     COMPILE_WORTH_S,
     SAME_SPEED,
@@ -300,26 +301,27 @@ def _smallest_change(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan)
     """Returns the first change, from the mildest on, that makes it fit in this layout and is executed."""
     run = scenario.run
     if isinstance(run.model, ConvNetSpec):
-        return Rejected(name="smallest change that fits", reason="none: lower train.batch_tokens or model.image_size")
-    for name, shape, work in _changes(recipe, run.transformer, run.workload):
+        return Rejected(name=SMALLEST_CHANGE, reason="none: lower train.batch_tokens or model.image_size")
+    for name, shape, work in _changes(recipe, run):
         changed = replace(scenario, run=replace(run, model=shape, workload=work))
         problems = replace(parallel, micro_batch_sequences=1).problems(shape, work, run.cluster)
         if problems or _refuses(recipe, changed.run)(parallel, work.recompute):
             continue
         if planned(changed, best(changed, _layouts(work, [1], parallel))).plan.estimate.fits:
-            return Rejected(name="smallest change that fits", reason=name)
+            return Rejected(name=SMALLEST_CHANGE, reason=name)
     smaller = "use" if recipe.model.init_from else "lower model.width, or use"
-    return Rejected(name="smallest change that fits", reason=f"none: {smaller} a larger device")
+    return Rejected(name=SMALLEST_CHANGE, reason=f"none: {smaller} a larger device")
 
 
-def _changes(recipe: Recipe, model: ModelSpec, workload: Workload) -> Iterator[tuple[str, ModelSpec, Workload]]:
+def _changes(recipe: Recipe, run: RunSpec) -> Iterator[tuple[str, ModelSpec, Workload]]:
     """Yields what may be changed of a recipe, the mildest first; a trained model keeps its shape."""
+    model, workload, kind = run.transformer, run.workload, run.cluster.device.kind
     section, adapter = recipe.train, workload.adapter
     full = replace(workload, recompute="full", recompute_budget=0.0)
     yield "train.exec.micro_batch=1", model, workload
     yield "train.recompute=selective", model, replace(workload, recompute="selective", recompute_budget=0.0)
     yield "train.recompute=full", model, full
-    if adapter is not None and adapter.frozen != "nf4":
+    if adapter is not None and adapter.frozen != "nf4" and kind in QUANTISING_KINDS:
         packed = replace(adapter, frozen="nf4")
         yield "train.method.frozen=nf4", model, replace(workload, adapter=packed)
         yield "train.method.frozen=nf4 train.recompute=full", model, replace(full, adapter=packed)

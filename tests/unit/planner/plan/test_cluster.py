@@ -26,6 +26,16 @@ PIPED = Question(
     stack="megatron-core",
     layout=parse_layout("tp=8,pp=8"),
 )
+DEEPSEEK = Question(
+    model=catalogue_model("deepseek-v3"),
+    on="256x8xh800-sxm",
+    precision="fp8",
+    stack="hai-llm",
+    sequence_tokens=4096,
+    batch_tokens=15360 * 4096,
+    tokens=10**12,
+)
+"""A trillion tokens of DeepSeek-V3, as its paper has batches and machines."""
 
 
 @pytest.fixture(scope="module", params=[LARGE, PIPED], ids=["sharded", "pipelined"])
@@ -123,16 +133,7 @@ def test_what_is_too_large_does_not_fit():
 
 
 def test_what_is_assumed_of_experts_is_said():
-    asked = Question(
-        model=catalogue_model("deepseek-v3"),
-        on="256x8xh800-sxm",
-        precision="fp8",
-        stack="hai-llm",
-        sequence_tokens=4096,
-        batch_tokens=15360 * 4096,
-        tokens=10**12,
-        layout={"pp": 16, "tp": 4, "ep": 64},
-    )
+    asked = replace(DEEPSEEK, layout={"pp": 16, "tp": 4, "ep": 64})
     made, even = (planned(scenario_of(each)).plan for each in (asked, replace(asked, expert_imbalance=1.25)))
     noted, told = ({each.name: each for each in plan.estimate.assumptions} for plan in (made, even))
     fullest = "load of the fullest rank of experts"
@@ -149,16 +150,7 @@ def test_what_is_assumed_of_experts_is_said():
 
 def test_the_papers_layout_is_about_the_fastest_and_needs_no_recomputation():
     """arXiv 2412.19437, section 3.2: pipelines of 16, experts on 64, no division of tensors; 2.664M H800-hours."""
-    asked = Question(
-        model=catalogue_model("deepseek-v3"),
-        on="256x8xh800-sxm",
-        precision="fp8",
-        moments="bf16",
-        stack="hai-llm",
-        sequence_tokens=4096,
-        batch_tokens=15360 * 4096,
-        tokens=14_800_000_000_000,
-    )
+    asked = replace(DEEPSEEK, moments="bf16", tokens=14_800_000_000_000)
     theirs = planned(scenario_of(replace(asked, layout={"pp": 16, "tp": 1, "cp": 1, "ep": 64, "micro_batch": 1})))
     best = planned(scenario_of(asked))
     assert theirs.choice.recompute == "none" and theirs.choice.parallel.schedule == "dualpipe"
@@ -169,17 +161,7 @@ def test_the_papers_layout_is_about_the_fastest_and_needs_no_recomputation():
 
 
 def test_communication_of_both_ways_sums_to_what_is_exposed():
-    asked = Question(
-        model=catalogue_model("deepseek-v3"),
-        on="256x8xh800-sxm",
-        precision="fp8",
-        stack="hai-llm",
-        sequence_tokens=4096,
-        batch_tokens=15360 * 4096,
-        tokens=10**12,
-        layout={"pp": 16, "tp": 4, "ep": 64, "schedule": "dualpipe"},
-    )
-    made = planned(scenario_of(asked))
+    made = planned(scenario_of(replace(DEEPSEEK, layout={"pp": 16, "tp": 4, "ep": 64, "schedule": "dualpipe"})))
     sent_s = float(made.choice.forecast.step.communicate[0])
     assert sum(part.seconds for part in made.plan.estimate.exposed) == pytest.approx(sent_s)
     assert made.plan.parallel.schedule == "dualpipe"

@@ -303,6 +303,7 @@ from trainwright.artifact.stage import Context
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data import run
 if __name__ == "__main__":
+    print("started", flush=True)
     recipe = SimpleNamespace(data=DataSection.model_validate_json(sys.argv[1]))
     out = Path(sys.argv[2])
     run(Context(recipe=recipe, out=out, root=out.parent, events=Events(None, run="t")))
@@ -310,9 +311,13 @@ if __name__ == "__main__":
 
 
 def run_script(section, out):
+    """Starts the stage in a process; an interpreter that is interrupted before it runs the script ends otherwise."""
     out.mkdir(exist_ok=True)
     command = [sys.executable, "-c", SCRIPT, section.model_dump_json(), str(out)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, **pipes, text=True, start_new_session=True)
+    assert process.stdout.readline() == "started\n"
+    return process
 
 
 MOMENTS = [("read-*.part", 3), ("read-*.part", 9), ("bucket-*.json", 3), ("tokenizer.json", 1), ("ids-*.json", 2)]

@@ -203,7 +203,7 @@ def predict_memory(
     totals = np.array([moment.total for moment in moments])
     which = np.argmax(totals, axis=0)
     peak = np.max(totals, axis=0) + states.weights + states.optimizer
-    at = np.argmax(peak, axis=0) if stage == "worst" else np.full(len(layouts), int(stage == "last"))
+    at = _stages_asked(case, stage, peak)
     each = np.arange(len(layouts))
     worst = which[at, each]
 
@@ -238,6 +238,14 @@ def predict_memory(
         nvme_bytes=here(elsewhere.nvme) * run.cluster.node.devices,
         paged=here(paged_bytes(case)),
     )
+
+
+def _stages_asked(case: MemoryCase, stage: PipelineStage, peak: Numbers) -> Numbers:
+    """Returns which of two stages each layout is asked for; the last rank of two ways has both ends, as the first."""
+    if stage == "worst":
+        return np.asarray(np.argmax(peak, axis=0))
+    two_ways = case.layouts.has("schedule", "dualpipe") & (case.memory.kernels != "own")
+    return np.asarray(np.where(two_ways, 0, int(stage == "last")))
 
 
 def _as_reported(parts: Mapping[str, Numbers], whole: Mapping[str, Numbers]) -> dict[str, Numbers]:
