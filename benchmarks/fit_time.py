@@ -133,12 +133,12 @@ ENDS = 0.01, 0.99
 
 
 def span_of(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
-    """Between what 98 of 100 rows lie: tokens of a sequence, tokens of a step on one device, and parameters."""
-    runs = [row.placed.run for row in rows]
+    """Between what 98 of 100 rows of language models lie: parameters, tokens of a sequence, of a step on a device."""
+    runs = [row.placed.run for row in rows if not row.placed.run.model.sees_images]
     values = {
         "parameters": [total_parameters(run.model) for run in runs],
-        "sequence_tokens": [run.workload.sequence_tokens for run in runs if not run.model.sees_images],
-        "step_tokens": [run.workload.batch_tokens / run.cluster.devices for run in runs],
+        "sequence_tokens": [run.workload.sequence_tokens for run in runs],
+        "step_tokens_per_device": [run.workload.batch_tokens / run.cluster.devices for run in runs],
     }
     low, high = ({name: float(np.quantile(np.array(each, float), at)) for name, each in values.items()} for at in ENDS)
     return {name: (low[name], high[name]) for name in values}

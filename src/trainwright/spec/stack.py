@@ -54,7 +54,7 @@ computes the rest again. ``own``: this project's modules, counted tensor by tens
 
 
 Remade = Literal["norms", "latents", "gates", "results"]
-"""What software makes again in the backward pass whatever a layout says of recomputation: the results of norms; the
+"""What software makes again in the backward pass whatever recomputation a layout chooses: the results of norms; the
 queries, keys and values of latent attention, from their latents; the products of gates; the results of experts, which
 are not read where the router's weights multiply what the last product reads."""
 Flash = Literal["flash-1", "flash-2", "cudnn"]
@@ -98,7 +98,7 @@ class StackMemory:
     """Never kept for the backward pass."""
     narrow_inputs: bool = False
     """In eight bits products keep their inputs in these, gates too, and what attention returns in twelve."""
-    narrow_copies: float = 2.0
+    narrow_copy_bytes: float = 2.0
     """Bytes of each weight's copies for products in fp8: as it is and transposed (Transformer Engine), or one of them
     where its scales are of square blocks."""
     saves_gathered: bool = False

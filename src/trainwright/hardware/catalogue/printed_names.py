@@ -150,7 +150,7 @@ def machine_devices(name: str, full: int) -> int | None:
 
 def is_board(name: str) -> bool:
     """Returns whether a name is that of a board of several devices, of four or of eight: ``HGX H100``."""
-    return re.search(r"\bhgx\b", name, re.IGNORECASE) is not None
+    return "hgx" in re.split(r"[\W_]+", name.lower())
 
 
 def _type(name: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.spelling import did_you_mean
+from trainwright.core.spelling import did_you_mean, unknown
 from trainwright.hardware.catalogue import tables
-from trainwright.spec.stack import Dispatch, Stack, StackMemory, StackTime, Support, Usual
+from trainwright.spec.stack import Dispatch, Remade, Stack, StackMemory, StackTime, Support, Usual
 
 _STACKS = "stacks"
 OURS = "trainwright"
@@ -100,7 +101,7 @@ def read_stack(file: str) -> Stack:
     A table with ``of = "other"`` is the other's, but for what stands in it.
 
     Raises:
-        RecipeError: the other has none of its own.
+        RecipeError: the other has none of its own; or a key is unknown.
     """
     table: dict[str, Any] = dict(tables.table(_STACKS, file))
     for name in ("aliases", "marks", "schedules", "words"):
@@ -110,10 +111,11 @@ def read_stack(file: str) -> Stack:
     for name, kind in (("time", StackTime), ("memory", StackMemory)):
         value = table.get(name, {})
         own = {"of": value} if isinstance(value, str) else _tuples(value)
-        owner = own.pop("of", "")
+        owner, where = own.pop("of", ""), f"catalog/stacks/{file}.toml"
+        _check(own, kind, where=f"{where}: [{name}]")
         table[f"{name}_of"] = owner or file
         if owner:
-            other = _owner(owner, name, where=f"catalog/stacks/{file}.toml")
+            other = _owner(owner, name, where=where)
             table[name] = replace(getattr(other, name), **own) if own else getattr(other, name)
             fit |= {name: other.fit[name]} if name in other.fit else {}
         else:
@@ -122,6 +124,17 @@ def read_stack(file: str) -> Stack:
     table["runs"] = _support(table.get("runs", {}))
     table["usual"] = {habit: Usual(**_tuples(usual)) for habit, usual in table.get("usual", {}).items()}
     return Stack(**{**table, "fit": fit})
+
+
+def _check(table: Mapping[str, Any], kind: type[StackTime | StackMemory], *, where: str) -> None:
+    """Refuses keys of a stack's table that mean nothing, and words of ``remade``."""
+    names = [each.name for each in fields(kind)]
+    for key in table:
+        if key not in names:
+            raise RecipeError("unknown key of a stack", where=where, **unknown(key, names))
+    for word in table.get("remade", ()):
+        if word not in get_args(Remade):
+            raise RecipeError("no part of a model", where=f"{where} remade", **unknown(str(word), get_args(Remade)))
 
 
 def _support(table: dict[str, Any]) -> Support:

@@ -130,7 +130,7 @@ def again_flops(run: RunSpec, recompute: Recompute, whole: Flops, *, compiled: b
     if run.stack.selective == "attention":
         return remade + whole.attention
     halves = compiled and run.stack.memory.kernels != "own"
-    return remade + halves * whole.linear / 2 + (not run.workload.fused_attention) * whole.attention
+    return remade + (whole.linear / 2 if halves else 0.0) + (0.0 if run.workload.fused_attention else whole.attention)
 
 
 def _remade_flops(run: RunSpec) -> float:

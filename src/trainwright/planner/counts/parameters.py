@@ -22,8 +22,8 @@ from trainwright.spec.workload import OptimizerName, Workload
 
 Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "further", "head"]
 BLOCK_PARTS: tuple[Part, ...] = ("attention", "feed_forward", "experts", "shared", "router")
-UP_FROM_LATENTS = ("query_up", "kv_up")  # queries, keys and values of latent attention
 """Parts that repeat with the layers."""
+UP_FROM_LATENTS = ("query_up", "kv_up")  # make queries, keys and values of latent attention
 CONVOLUTIONS = "trainwright.planner.counts.convolutions"
 """What counts convolutional networks: by name, because our trainer, which counts its own, has none."""
 AVERAGE_BYTES = 4.0

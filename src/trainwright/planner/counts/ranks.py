@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parameters import matrices, total_parameters
@@ -23,26 +25,32 @@ VIOLATION_EXPERTS = 64
 def slowest_layers(model: ModelSpec, layouts: Layouts) -> Numbers:
     """Returns the number of blocks [L] on the pipeline rank that has most of them.
 
-    Where layers do not divide, embedding and loss may stand for a layer each, as in Llama 3 405B (arXiv 2407.21783,
-    section 3.3.2: 126 layers on 16 ranks).
+    Where ``ends_count_as_blocks`` that is a share of the blocks and two.
     """
     chunks = (layouts.pp * layouts.virtual_stages).astype(np.intp)
     counts = np.arange(1, chunks.max(initial=1) + 1)  # few: the remainder of each layout would take longer
-    even = np.where((model.blocks + 2) % counts == 0, (model.blocks + 2) / counts, np.ceil(model.blocks / counts))
-    layers = np.where(model.blocks % counts == 0, model.blocks / counts, even)
+    layers = np.ceil((model.blocks + 2.0 * ends_count_as_blocks(model, counts)) / counts)
     return np.asarray(layers[chunks - 1] * layouts.virtual_stages)
+
+
+def ends_count_as_blocks(model: ModelSpec, stages: NDArray[Any]) -> NDArray[np.bool_]:
+    """Returns whether embedding and head stand for a block each, so that blocks divide among so many stages.
+
+    As in Llama 3 405B (arXiv 2407.21783, section 3.3.2): 126 blocks on 16 ranks.
+    """
+    return np.asarray((model.blocks % stages > 0) & ((model.blocks + 2) % stages == 0))
 
 
 def lighter_ends(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Numbers]:
     """Returns the shares of blocks that the last stage, and both ends on average, have fewer than the slowest.
 
-    Where embedding and head stand for a layer each (``slowest_layers``), the ends have one less; else the first chunks
-    have one more where layers do not divide.
+    Where ``ends_count_as_blocks``, the ends have one less; else the first chunks have one more where blocks do not
+    divide.
     """
     ranks = layouts.pp * layouts.virtual_stages
     slowest = slowest_layers(model, layouts)
     over = model.blocks % ranks
-    ends = (over > 0) & ((model.blocks + 2) % ranks == 0)
+    ends = ends_count_as_blocks(model, ranks)
     last = np.where(over > 0, layouts.virtual_stages - np.floor(over / layouts.pp), 0.0)
     last = np.where(ends, 1.0, last)
     first = np.where(ends, 1.0, np.where(over > 0, layouts.virtual_stages - np.ceil(over / layouts.pp), 0.0))

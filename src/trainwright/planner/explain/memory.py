@@ -25,6 +25,7 @@ from trainwright.planner.forecast.memory.offload import (
     WEIGHT_BUFFERS,
     offloaded,
 )
+from trainwright.planner.forecast.memory.stages import place_name
 from trainwright.planner.forecast.memory.states import (
     Kept,
     MemoryCase,
@@ -91,7 +92,7 @@ class _Place:
         moments = {"end": "at the end of the backward pass", "backward": "in the backward pass"}
         text = moments.get(name, f"at the {name}")
         piped = self.planned.plan.parallel.pp > 1
-        return text + (f", on the {'last' if self.stage else 'first'} stage" if piped else "")
+        return text + (f", on {place_name(self.planned.plan.parallel, self.stage)}" if piped else "")
 
 
 def _state(name: str) -> Callable[[Planned], Explanation]:

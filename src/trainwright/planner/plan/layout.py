@@ -193,9 +193,8 @@ def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Ch
     """
     layouts = _of_one_pass(scenario, layouts)
     every = forecast(scenario.run, layouts, scenario.source)
-    fits, unsure = every.fits, every.uncertain
-    risky = every.memory.risky(scenario.run.cluster.device)
-    seconds = np.where(fits, every.step_s * longer(unsure, risky, frugal=scenario.tunes), np.inf)
+    fits, doubt = every.fits, every.memory.doubt(scenario.run.cluster.device)
+    seconds = np.where(fits, every.step_s * longer(doubt, frugal=scenario.tunes), np.inf)
     order = np.lexsort((every.step_s, every.memory.needed_bytes, seconds))
     place = int(order[0])
     if fits[place]:
@@ -203,7 +202,7 @@ def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Ch
             near = fits & (every.step_s <= same_speed * np.min(every.step_s[fits]))
             place = int(np.argmax(np.where(near, layouts.micro_batch, 0.0)))
         else:
-            place = plainest(layouts, seconds, unsure, every.memory.needed_bytes if scenario.tunes else None)
+            place = plainest(layouts, seconds, doubt, every.memory.needed_bytes if scenario.tunes else None)
         order = np.asarray([place, *(each for each in order if each != place)])
     parallel, recompute = parallel_plan(layouts, place)
     one = forecast(scenario.run, layouts.take(np.asarray([place])), scenario.source)

@@ -27,14 +27,12 @@ from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
 
 Refuses = Callable[[ParallelPlan, Recompute], tuple[str, ...]]
 """Says why what trains does not execute a layout; nothing where it does."""
-UNSURE = 1.1
-"""How much longer a step may take that surely has the memory it needs."""
-SURELY = 2.0
+UNSURE = (1.0, 1.1, 1.21)
+"""How much slower than a layout that surely fits one counts by its ``MemoryTable.doubt``."""
+UNSURE_TUNED = (1.0, 2.0, 3.0)
 """The same where a model is tuned: a run that is lost half-way costs that much."""
 OF_NO_AXIS = frozenset(("recompute", "recompute_shards", "usual_zero_stage", "usual_micro_batch", "compile", "offload"))
 """Parts of a layout that divide nothing or are habits: where others are not fixed, layouts are sensible as ever."""
-RISKY = 1.5
-"""How much longer one may take in nine of ten such runs than one in fewer, where a model is tuned; else ``UNSURE``."""
 PLAIN = 1.05
 """How much longer a step may take whose layout divides the model in fewer ways: there is less to go wrong."""
 
@@ -75,10 +73,8 @@ class Compared:
     """Theirs."""
     memory_bytes: Numbers
     step_s: Numbers
-    unsure: NDArray[np.bool_]
-    """Where the device's memory lies within the error of the prediction."""
-    risky: NDArray[np.bool_]
-    """Where it is too little for more than one of ten such runs."""
+    doubt: NDArray[np.int_]
+    """Whether memory suffices, by ``MemoryTable.doubt``."""
     pruned: tuple[Pruned, ...]
     frugal: bool = False
     """What surely fits comes first, and of layouts as plain and about as fast that which needs least memory."""
@@ -91,7 +87,7 @@ class Compared:
     @property
     def rank_s(self) -> Numbers:
         """Returns ``step_s``, longer where memory is unsure: what surely fits comes first unless much slower."""
-        return self.step_s * longer(self.unsure, self.risky, frugal=self.frugal)
+        return self.step_s * longer(self.doubt, frugal=self.frugal)
 
     def forecast(self, places: NDArray[np.intp]) -> Forecast:
         """Returns the forecast of the layouts at ``places``, all of them among those that fit."""
@@ -115,13 +111,12 @@ class Compared:
         return np.asarray([self._plainest(seconds, group) for group in groups if len(group)], dtype=np.intp)
 
     def _plainest(self, seconds: Numbers, among: NDArray[np.intp] | None = None) -> int:
-        return plainest(self.layouts, seconds, self.unsure, self.memory_bytes if self.frugal else None, among=among)
+        return plainest(self.layouts, seconds, self.doubt, self.memory_bytes if self.frugal else None, among=among)
 
 
-def longer(unsure: NDArray[np.bool_], risky: NDArray[np.bool_], *, frugal: bool) -> Numbers:
-    """Returns [L] by what a step's time is multiplied to rank it: more where its memory is unsure, most where risky."""
-    more = np.where(unsure, SURELY if frugal else UNSURE, 1.0)
-    return more * np.where(unsure & risky, RISKY if frugal else UNSURE, 1.0)
+def longer(doubt: NDArray[np.int_], *, frugal: bool) -> Numbers:
+    """Returns [L] by what a step's time is multiplied to rank it: more where memory may not suffice."""
+    return np.asarray(UNSURE_TUNED if frugal else UNSURE)[doubt]
 
 
 def splits(layouts: Layouts, places: NDArray[np.intp] | None = None) -> NDArray[np.int_]:
@@ -136,7 +131,7 @@ def splits(layouts: Layouts, places: NDArray[np.intp] | None = None) -> NDArray[
 def plainest(
     layouts: Layouts,
     seconds: Numbers,
-    unsure: NDArray[np.bool_],
+    doubt: NDArray[np.int_],
     memory_bytes: Numbers | None = None,
     *,
     among: NDArray[np.intp] | None = None,
@@ -148,7 +143,7 @@ def plainest(
     """
     places = np.arange(len(seconds)) if among is None else among
     first = places[np.argmin(seconds[places])]
-    near = places[(seconds[places] <= PLAIN * seconds[first]) & (unsure[places] <= unsure[first])]
+    near = places[(seconds[places] <= PLAIN * seconds[first]) & (doubt[places] <= doubt[first])]
     order = seconds if memory_bytes is None else memory_bytes
     return int(near[np.lexsort((order[near], splits(layouts, near)))[0]])
 
@@ -256,8 +251,8 @@ def rated(run: RunSpec, left: Candidates, memory: MemoryTable, source: RateSourc
     device = run.cluster.device
     fits = memory.fits(device) & memory.fits_host(run.cluster.node)
     seconds = np.full(len(fits), np.inf)
-    unsure = memory.uncertain(device)
-    enough = fits & ~unsure if frugal else fits
+    doubt = memory.doubt(device)
+    enough = fits & (doubt == 0) if frugal else fits
     # What is recomputed does not cross the link to host memory, which may be slower.
     crosses = run.workload.paged_moments or run.workload.activation_offload
     worth = np.flatnonzero(fits if crosses else fits & ~_needless(enough, left.recomputes))
@@ -269,8 +264,7 @@ def rated(run: RunSpec, left: Candidates, memory: MemoryTable, source: RateSourc
         timed=timed,
         memory_bytes=memory.needed_bytes,
         step_s=seconds,
-        unsure=unsure,
-        risky=memory.risky(device),
+        doubt=doubt,
         pruned=left.pruned,
         frugal=frugal,
     )

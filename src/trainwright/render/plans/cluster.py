@@ -10,6 +10,7 @@ from trainwright.hardware.catalogue.energy import YEARS
 from trainwright.planner.cost.assumptions import rented
 from trainwright.planner.explain.run import beside_steps
 from trainwright.planner.forecast.memory.moments import MOMENTS
+from trainwright.planner.forecast.memory.stages import place_name
 from trainwright.planner.plan.layout import mesh
 from trainwright.planner.plan.usual import habits
 from trainwright.render.numbers import energy, expected, format_rate, number, share
@@ -204,10 +205,7 @@ def _show_speed(plan: Plan, page: Page) -> None:
 
 def _show_memory(plan: Plan, planned: Planned, page: Page) -> None:
     table, estimate = planned.choice.forecast.memory, plan.estimate
-    places = "the first stage", "the last stage"
-    if plan.parallel.schedule == "dualpipe":
-        places = "a rank with both ends", "a rank between the ends"
-    stage = f" on {places[int(table.last_stage[0])]}" if plan.parallel.pp > 1 else ""
+    stage = f" on {place_name(plan.parallel, int(table.last_stage[0]))}" if plan.parallel.pp > 1 else ""
     moments = {
         "end": "at the end of the backward pass",
         "backward": "in the backward pass",

@@ -127,9 +127,10 @@ def test_a_machine_or_rack_that_is_named_is_all_devices_that_stand_in_it(text, d
     assert (machines.devices, machines.device.name) == (devices, name)
 
 
-def test_a_board_of_several_devices_asks_how_many():
+@pytest.mark.parametrize("text", ["HGX H100", "HGX_H100", "nvidia-hgx-h100"])
+def test_a_board_of_several_devices_asks_how_many(text):
     with pytest.raises(RecipeError, match="a board of several devices.*say how many: 8xh100-sxm"):
-        cluster("HGX H100")
+        cluster(text)
 
 
 @pytest.mark.parametrize("text", ["gpu_8x_h100_sxm5", "p5.96xlarge", "2x8xp4d.24xlarge", "8xml.p4d.2xlarge"])

@@ -212,3 +212,18 @@ def test_selective_recomputation_spares_what_it_repeats(name):
     """What fused kernels keep beside scores is counted as kept (``forecast.memory.activations``)."""
     stack = read_stack(name)
     assert (stack.selective == "attention") == (stack.memory.kernels == "fused")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("remades = []", r"mine.toml: \[memory\]: unknown key of a stack.*did you mean 'remade'"),
+        ('remade = ["norm"]', "no part of a model.*'norms'"),
+    ],
+)
+def test_a_slip_in_a_file_is_named(line, said, tmp_path, monkeypatch):
+    (tmp_path / "mine.toml").write_text(f'name = "mine"\ntitle = "t"\nstates = "pure"\n[memory]\n{line}\n')
+    monkeypatch.setattr("trainwright.hardware.catalogue.stacks._STACKS", tmp_path)
+    read_stack.cache_clear()
+    with pytest.raises(RecipeError, match=said):
+        read_stack("mine")

@@ -224,7 +224,7 @@ def test_who_has_anothers_numbers_has_no_runs_of_its_own_and_a_few_on_another_ve
 
 
 def test_each_doubling_beyond_what_was_measured_widens_the_range():
-    spans = {"parameters": (1e8, 1e12), "sequence_tokens": (512.0, 8192.0), "step_tokens": (1024.0, 65536.0)}
+    spans = {"parameters": (1e8, 1e12), "sequence_tokens": (512.0, 8192.0), "step_tokens_per_device": (1024.0, 65536.0)}
     general = replace(EFFICIENCY, doubt={"beyond": 0.1}, span=spans)
     run = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xh100-sxm"), stack=PLAIN)
     same, own = Catalogue(efficiency=general), PLAIN.time.spread
@@ -237,6 +237,9 @@ def test_each_doubling_beyond_what_was_measured_widens_the_range():
     assert spread(sequence_tokens=128) == pytest.approx(math.hypot(own, 0.2))
     assert spread(batch_tokens=8 * 512) == pytest.approx(math.hypot(own, 0.1))
     assert spread(sequence_tokens=16384, batch_tokens=8 * 131072) == pytest.approx(math.hypot(own, 0.1, 0.1))
+    images = replace(run, model=catalogue_model("resnet-50"), workload=replace(WORK, batch_tokens=8 * 32))
+    narrow = replace(general, span=dict.fromkeys(spans, (1.0, 2.0)))
+    assert same.spread(images) == Catalogue(efficiency=narrow).spread(images), "spans are of language models"
 
 
 def test_each_product_passes_once_through_what_was_measured_on_the_device_itself():

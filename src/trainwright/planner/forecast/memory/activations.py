@@ -104,9 +104,7 @@ def norm_part(case: MemoryCase) -> Part:
     the input alone and computes the result again.
     """
     size, width = case.element_bytes, case.model.width
-    if case.memory.kernels == "compiled":
-        return Part(wide=size * width)
-    if "norms" in case.memory.remade:
+    if case.memory.kernels == "compiled" or "norms" in case.memory.remade:
         return Part(wide=size * width)
     eager = case.memory.kernels == "eager" and case.model.norm == "rmsnorm"
     trained = size if keeps_inputs(case) else 0.0

@@ -35,7 +35,7 @@ def parameter_bytes(model: ModelSpec, workload: Workload, memory: StackMemory) -
     full = size if workload.states == "pure" else 4.0
     weight = size if mixed else full
     if workload.precision == "fp8" and memory.kernels == "fused":
-        weight += memory.narrow_copies
+        weight += memory.narrow_copy_bytes
     reduced = mixed and (memory.reduced_gradients or has_half_gradients(workload))
     gradient, master = (size if reduced else full), (4.0 if mixed else 0.0)
     if mixed and memory.master_gradients:

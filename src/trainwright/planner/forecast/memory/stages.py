@@ -11,14 +11,14 @@ from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parallel.stages import place_of, stage_blocks, stage_owners
 from trainwright.planner.counts.parallel.tensor import rank_parameters
 from trainwright.planner.counts.parameters import parameter_counts
-from trainwright.planner.counts.ranks import expert_tp
+from trainwright.planner.counts.ranks import ends_count_as_blocks, expert_tp
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import ParallelPlan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stages:
-    """What the first and the last stage hold: arrays [2, L]."""
+    """What the first and the last stage hold, in DualPipe a rank with both ends and one between: arrays [2, L]."""
 
     layers: Numbers
     dense_layers: Numbers
@@ -40,6 +40,13 @@ class Stages:
     def total(self) -> Numbers:
         """Returns the parameters of one rank before data parallelism divides them."""
         return self.dense + self.experts
+
+
+def place_name(parallel: ParallelPlan, row: int) -> str:
+    """Returns which rank of a pipeline a row of ``Stages`` is, in words."""
+    if parallel.schedule == "dualpipe":
+        return ("a rank with both ends", "a rank between the ends")[row]
+    return ("the first stage", "the last stage")[row]
 
 
 @lru_cache(maxsize=1)
@@ -100,15 +107,14 @@ def stages_of(model: ModelSpec, layouts: Layouts, *, forth_and_back: bool = Fals
 def _of_two_ways(model: ModelSpec, layouts: Layouts, tables: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """Returns layers, dense ones, tables and ends [2, L] of ranks with both ends, and of ranks between, in DualPipe.
 
-    Each has two stages. Two ranks have no others between. Where ``slowest_layers`` counts embedding and head as a layer
-    each, the ends have one less.
+    Each has two stages; of those between the second and the last but one. Two ranks have no others between.
     """
     each, dense_total = np.ceil(model.blocks / layouts.pp), model.blocks - model.moe_layers
-    fewer = (model.blocks % layouts.pp > 0) & ((model.blocks + 2) % layouts.pp == 0)
-    end, between = each - fewer, layouts.pp > 2
+    end, between = each - ends_count_as_blocks(model, layouts.pp), layouts.pp > 2
     opening = np.minimum(end, dense_total)
     dense = opening + np.maximum(0.0, dense_total - (model.blocks - end))
-    second = np.clip(dense_total - end, 0.0, each)
+    early, late = dense_total - end, dense_total - (model.blocks - end - each)
+    second = np.clip(early, 0.0, each) + np.clip(late, 0.0, each)
     ends = np.stack([np.ones_like(each), np.where(between, 0.0, 1.0)])
     layers, dense_layers = np.where(ends > 0, 2 * end, 2 * each), np.where(ends > 0, dense, second)
     return layers, dense_layers, ends * tables.sum(axis=0), ends

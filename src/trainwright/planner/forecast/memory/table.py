@@ -71,10 +71,10 @@ class MemoryTable:
     """Bytes [L] by the classes of ``MemoryUse`` at the peak.
 
     ``context`` is outside of torch; ``stuck`` the part of ``reserved_unused`` that is never given back; ``spread`` the
-    standard deviation of the logarithm of measured over predicted; ``last_stage`` where the last pipeline stage is the
-    worst; ``moment`` the place of the peak in ``MOMENTS``; ``host_bytes`` what offload puts into one node's memory,
-    ``nvme_bytes`` onto its drives. ``paged`` are a rank's moments in unified memory, which none of the classes has:
-    they fill what the rest leaves of the device, and the node's memory holds the others.
+    standard deviation of the logarithm of measured over predicted; ``last_stage`` where the second of two
+    ``Stages`` is the worst; ``moment`` the place of the peak in ``MOMENTS``; ``host_bytes`` what offload puts into one
+    node's memory, ``nvme_bytes`` onto its drives. ``paged`` are a rank's moments in unified memory, which none of the
+    classes has: they fill what the rest leaves of the device, and the node's memory holds the others.
     """
 
     weights: Numbers
@@ -168,16 +168,17 @@ class MemoryTable:
         fits: NDArray[np.bool_] = self.needed_bytes <= usable_bytes(device)
         return fits
 
-    def risky(self, device: DeviceSpec) -> NDArray[np.bool_]:
-        """Returns True [L] where more than one of ten such runs needs more than a process can have."""
-        risky: NDArray[np.bool_] = self.needed_bytes * np.exp(INTERVAL_DEVIATIONS * self.spread) > usable_bytes(device)
-        return risky
-
     def uncertain(self, device: DeviceSpec) -> NDArray[np.bool_]:
         """Returns True [L] where the device's memory lies too near to what is needed to be certain of ``fits``."""
         distance = np.log(self.needed_bytes / usable_bytes(device)) / self.spread
         uncertain: NDArray[np.bool_] = (distance > -FITS_DEVIATIONS) & (distance < FAILS_DEVIATIONS)
         return uncertain
+
+    def doubt(self, device: DeviceSpec) -> NDArray[np.int_]:
+        """Returns [L] 0 where ``fits`` is certain, 1 where it is not, 2 where it fails in more than one of ten runs."""
+        fails = self.needed_bytes * np.exp(INTERVAL_DEVIATIONS * self.spread) > usable_bytes(device)
+        doubt: NDArray[np.int_] = self.uncertain(device) * (1 + fails)
+        return doubt
 
 
 def predict_memory(

@@ -55,7 +55,7 @@ def passes(kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposur
     whole, selective = layouts.has("recompute", "full"), layouts.has("recompute", "selective")
     full = whole * kernels.recomputed
     again = kernels.recomputed * np.where(whole, blocks, np.where(selective, kernels.again * blocks, 0.0))
-    again = again + np.where(whole, 0.0, kernels.remade)
+    again = again + (1 - full) * kernels.remade
     seconds = forward + backward + again + kernels.casts
     host = np.asarray(kernels.launches * (3 + full))
     busy = longer(seconds, host)

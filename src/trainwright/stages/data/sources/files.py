@@ -6,6 +6,7 @@ import io
 import sysconfig
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from typing import BinaryIO
 
 from trainwright.spec.sections.corpus.sources import FilesSource, PythonSource
@@ -40,6 +41,7 @@ class PythonLibrary(Source[SectionT]):
         return self.library()
 
     @staticmethod
+    @cache
     def library() -> tuple[str, ...]:
         """Returns the folders of the running Python's library."""
         return (sysconfig.get_path("stdlib"),)

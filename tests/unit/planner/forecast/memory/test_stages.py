@@ -1,5 +1,7 @@
 """Stages hold what the whole model has; micro batches in flight are those of schedules run step by step."""
 
+import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +20,24 @@ WORK = Workload(
 
 def layouts(*plans, work=WORK):
     return Layouts.of(plans, [work.recompute] * len(plans), work)
+
+
+@pytest.mark.parametrize(
+    ("name", "pp"), [("llama3-405b", 16), ("llama3-8b", 8), ("deepseek-v3", 16), ("deepseek-v3", 2)]
+)
+def test_ranks_of_two_ways_have_the_blocks_of_both_their_stages(name, pp):
+    """Stage s and the one as far from the end are on one rank (arXiv 2412.19437, figure 5), counted block by block."""
+    model = catalogue_model(name)
+    dense = [place < model.blocks - model.moe_layers for place in range(model.blocks)]
+    each = math.ceil(model.blocks / pp)
+    # 126 and 62 blocks, with embedding and head two more, divide on 16 stages.
+    end = each - (name != "llama3-8b" and pp == 16)
+    cuts = [0, *(end + each * place for place in range(pp - 1)), model.blocks]
+    kinds = [dense[low:high] for low, high in itertools.pairwise(cuts)]
+    made = stages_of(model, layouts(ParallelPlan(pp=pp, schedule="dualpipe")))
+    for row, stage in enumerate((0, 1 if pp > 2 else 0)):
+        both = kinds[stage] + kinds[pp - 1 - stage]
+        assert (made.dense_layers[row, 0], made.moe_layers[row, 0]) == (sum(both), len(both) - sum(both))
 
 
 def test_stages_hold_every_parameter_once_but_a_tied_head_twice():
