@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import trainwright
+from doubts import kind_of_work
 from trainwright.hardware.catalogue.stacks import DEFAULT, read_stack
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.evidence.published_run import Row, questions
@@ -252,6 +253,9 @@ def main() -> None:
     outside = left_out(rows)
     show("fitted to all rows", rows, with_numbers(numbers))
     show("each source left out", rows, outside)
+    tasks = {record.text("id"): record.notes.get("task", "pretrain") for record in records}
+    tuning = [row for row in rows if kind_of_work(row, tasks[row.id]) in ("adapters", "full tuning")]
+    show("tuning, each source left out", tuning, outside)
     show("framework not named", unnamed(records, rows), lambda row: row.placed.run.stack)
     show_growth(rows, with_numbers(numbers), outside, unnamed(records, rows))
     show_verdicts(

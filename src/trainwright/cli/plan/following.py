@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 OF_METHODS = {"lora": "train.method.name=lora", "qlora": "train.method.name=lora train.method.frozen=nf4"}
 """Methods of plans as a recipe writes them."""
+ADAPTER_KEYS = {"targets": "train.method.targets=[{}]", "rank": "train.method.rank={}"}
+"""Sizes of adapters as a recipe writes them."""
 PORT = 29400
 """Where hosts meet in a command that is offered, as in the documentation."""
 
@@ -36,18 +38,30 @@ def following(args: argparse.Namespace, question: Question, planned: Planned) ->
         return run_line(args, [str(args.write_recipe)], nodes=plan.cluster.nodes)
     recipe = question.workload is not None
     line = _run_as_planned(args, question, plan) if recipe else _recipe_line(args, plan)
-    if line or args.model is None:
+    if line:
         return line
+    if args.model is None:
+        return _priced(args)
     # Of what other software trains this project has no command: where nobody said yet what is paid, that is next.
     if _is_bought(args):
         return f"{command_line(args, 'plan', QUESTION, {'on': args.on})} --json > plan.json"
     return f"{command_line(args, 'recommend', OF_RUN)}{_or_packed(plan)}"
 
 
+def _priced(args: argparse.Namespace) -> str:
+    """Returns the command that says what to train a recipe on; empty where it is more than one file."""
+    alone = len(args.inputs) == 1 and args.preset is None and args.step is None
+    return shlex.join(["trainwright", "recommend", "--model", args.inputs[0]]) if alone else ""
+
+
 def _changed(args: argparse.Namespace, question: Question, fields: Mapping[str, object]) -> str:
-    """Returns the command that plans the question with a change."""
+    """Returns the command that plans the question with a change; a recipe's adapters are changed by its keys."""
     from trainwright.pipeline.question_fields import QUESTION
 
+    keys = {field: ADAPTER_KEYS[field].format(fields[field]) for field in ADAPTER_KEYS if field in fields}
+    if question.workload is not None and args.method is None and keys:
+        args = argparse.Namespace(**{**vars(args), "inputs": [*args.inputs, *keys.values()]})
+        fields = {field: value for field, value in fields.items() if field not in keys}
     return f"{command_line(args, 'plan', QUESTION, {'on': args.on, **fields})}{_as_keys(question, fields)}"
 
 

@@ -200,9 +200,12 @@ def _parts_together(stack: Stack, layout: Mapping[str, object], method: Method) 
         yield _Problem("stack, layout", "these parts of a layout together", seen, _stages_told(runs, layout))
     several = "interleaved" if layout.get("virtual_stages", 1) != 1 else None
     schedule = layout.get("schedule", several)
-    piped = not runs.axes or "pp" in runs.axes.get(method, ())
-    if stack.name not in UNLIMITED and piped and schedule is not None and schedule not in stack.schedules:
-        seen = f"schedule={schedule}" if "schedule" in layout else f"virtual_stages={layout['virtual_stages']}"
+    if stack.name in UNLIMITED or schedule is None:
+        return
+    seen = f"schedule={schedule}" if "schedule" in layout else f"virtual_stages={layout['virtual_stages']}"
+    if runs.axes and "pp" not in runs.axes.get(method, ()):
+        yield _Problem("stack, layout", f"pipelines with {method}", seen, "no schedule")
+    elif schedule not in stack.schedules:
         yield _Problem("stack, layout", "this pipeline schedule", seen, f"schedule={', '.join(stack.schedules)}")
 
 

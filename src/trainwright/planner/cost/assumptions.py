@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from trainwright.hardware.catalogue.efficiency import generation, read_efficiency
 from trainwright.hardware.prices.snapshot import not_before
 from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
-from trainwright.planner.rates.catalogue import doublings_beyond, doubt_of_generation, has_own_runs, is_apart
+from trainwright.planner.rates.catalogue import beyond, doubt_of_generation, has_own_runs, is_apart
 from trainwright.spec.device import DeviceSpec, Price
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.run import RunSpec
@@ -36,17 +38,16 @@ def of_measured(run: RunSpec) -> Assumption:
     rows, name = general.rows.get(kind, 0), f"measured runs on {run.cluster.device.name} and its like"
     doubt = doubt_of_generation(run, general)
     wider = _wider(doubt)
-    further = general.doubt.get("beyond", 0.0) * doublings_beyond(run, general)
-    beyond = f"sequences, steps or size beyond those of published runs: {_wider(further)}" if further > 0.05 else ""
+    further = float(beyond(run, np.asarray(run.workload.batch_tokens / run.cluster.devices), general))
+    unlike = f"size, sequences or steps beyond those of published runs: {_wider(further)}" if further > 0.05 else ""
     if kind not in general.seen:
-        return Assumption(
-            name, 0.0, "", "default", "; ".join(filter(None, (f"never measured: {wider}", beyond))), key=THIN
-        )
+        source = "; ".join(filter(None, (f"never measured: {wider}", unlike)))
+        return Assumption(name, 0.0, "", "default", source, key=THIN)
     theirs = "" if software.time_of == software.name else f", whose rates are those of {software.time_of!r}"
     unseen = doubt > 0 and (is_apart(run) or rows < FEW_ROWS)
     own = has_own_runs(run)
     of_it = f"{'few' if own else 'none'} with software {software.name!r}{theirs}: {wider}" if unseen else ""
-    source = "; ".join(filter(None, (of_it, beyond, f"of {sum(general.rows.values()):,} that all rates are fitted to")))
+    source = "; ".join(filter(None, (of_it, unlike, f"of {sum(general.rows.values()):,} that all rates are fitted to")))
     return Assumption(name, float(rows), "", "catalog", source, key=THIN if unseen or rows < FEW_ROWS else "measured")
 
 

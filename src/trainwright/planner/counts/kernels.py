@@ -95,3 +95,6 @@ class RateSource(Protocol):
 
     def spread(self, run: RunSpec) -> float:
         """Returns the standard deviation of the logarithm of measured over predicted seconds of a step."""
+
+    def beyond(self, run: RunSpec, layouts: Layouts) -> Numbers:
+        """Returns the deviation [L] that is added to it for lengths, steps and sizes unlike those of measured runs."""

@@ -163,7 +163,7 @@ def total(record: Record) -> Total:
         extrapolated=extrapolated,
         steps_s=float(parts.steps_s[0]),
         bare_hours=float(bare_s[0]) * per_second,
-        spread=step.spread,
+        spread=float(step.spread[0]),
     )
 
 

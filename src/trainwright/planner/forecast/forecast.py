@@ -41,7 +41,7 @@ class Forecast:
     sent: Exchange
     step: StepTable
     memory: MemoryTable
-    spread: float
+    spread: Numbers
     without: tuple[Kind, ...] = ()
     """Kinds of work that ``kernels`` leaves out."""
 
@@ -95,6 +95,7 @@ class Forecast:
             sent=taken(self.sent, places),
             step=taken(self.step, places),
             memory=taken(self.memory, places),
+            spread=self.spread[places],
         )
 
     @property
@@ -140,7 +141,7 @@ def forecast(run: RunSpec, layouts: Layouts, source: RateSource, *, memory: Memo
         sent=sent,
         memory=memory,
         step=step_table(run, kernels, sent, layouts, exposure, memory=memory),
-        spread=math.hypot(source.spread(run), doubt(run, layouts)),
+        spread=np.hypot(math.hypot(source.spread(run), doubt(run, layouts)), source.beyond(run, layouts)),
     )
 
 
@@ -209,6 +210,4 @@ def corrected(forecast: Forecast, *, speed: float, memory: float, known: float, 
     factor = np.maximum(0.0, 1 + (memory - 1) * total / np.maximum(spare, 1.0))
     scaled = {name: getattr(table, name) * factor for name in (*loose, "stuck")}
     left = math.sqrt(max(0.0, 1 - known))
-    return replace(
-        forecast, step=step, spread=math.hypot(forecast.spread * left, noise), memory=replace(table, **scaled)
-    )
+    return replace(forecast, step=step, spread=np.hypot(forecast.spread * left, noise), memory=replace(table, **scaled))

@@ -316,8 +316,8 @@ def _batch_of(question: Question, machines: ClusterSpec, sequence: int, tokens: 
     if question.tunes:
         sequences = CLASSIFIED_BATCH if question.task == "classify" else TUNED_BATCH
         who = "as BERT is tuned" if question.task == "classify" else "as torchtune and ms-swift have it"
-        source = f"{sequences} sequences, {who}; at least one for each device"
-        sequences = max(sequences, machines.devices)
+        source = f"{sequences} sequences, {who}, or as many more as give each device the same"
+        sequences += -sequences % machines.devices
     else:
         sequences, source = _critical_sequences(question, machines, sequence, tokens)
     unit, batch = question.model.batch_unit, sequences * sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, fields, replace
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from trainwright.planner.counts.adapters import adapter_moves
 from trainwright.planner.counts.between import NARROW
 from trainwright.planner.counts.images import convnet_work
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
-from trainwright.planner.counts.layouts import Layouts, Values
+from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.process import Process
 from trainwright.planner.counts.ranks import processors_left
@@ -170,7 +171,6 @@ def kinds_of_doubt(run: RunSpec) -> Iterator[str]:
 def doubts(run: RunSpec, general: Efficiency) -> Iterator[float]:
     """Yields the deviations that a run's range has beside its stack's own."""
     names = ["source", *kinds_of_doubt(run)]
-    yield general.doubt.get("beyond", 0.0) * doublings_beyond(run, general)
     if others := doubt_of_generation(run, general):
         yield others
         names += ["untuned"] if others < general.doubt["generation"] else []
@@ -192,21 +192,21 @@ def doubt_of_generation(run: RunSpec, general: Efficiency) -> float:
     return general.doubt.get("generation", 0.0) * math.sqrt(PRIOR_ROWS / (PRIOR_ROWS + runs))
 
 
-def doublings_beyond(run: RunSpec, general: Efficiency) -> float:
-    """Returns the root of the summed squares of the doublings by which a run's length, step and size leave the span.
+def beyond(run: RunSpec, step_tokens_per_device: Numbers, general: Efficiency) -> Numbers:
+    """Returns the deviation [L] for each doubling by which a run's size, length and steps leave the span, in squares.
 
     The span is what 98 of 100 rows of language models have (``Efficiency.span``): of images it says nothing.
     """
     if run.model.sees_images:
-        return 0.0
-    work, size = run.workload, total_parameters(run.model)
+        return np.zeros_like(step_tokens_per_device)
     asked = {
-        "parameters": float(size),
-        "sequence_tokens": float(work.sequence_tokens),
-        "step_tokens_per_device": work.batch_tokens / run.cluster.devices,
+        "parameters": np.asarray(float(total_parameters(run.model))),
+        "sequence_tokens": np.asarray(float(run.workload.sequence_tokens)),
+        "step_tokens_per_device": step_tokens_per_device,
     }
     spans = ((value, *general.span[name]) for name, value in asked.items() if name in general.span)
-    return math.hypot(*(math.log2(max(value / high, low / value, 1.0)) for value, low, high in spans))
+    doublings = [np.log2(np.maximum(1.0, np.maximum(value / high, low / value))) for value, low, high in spans]
+    return general.doubt.get("beyond", 0.0) * reduce(np.hypot, doublings, np.zeros_like(step_tokens_per_device))
 
 
 def has_own_runs(run: RunSpec) -> bool:
@@ -269,6 +269,13 @@ class Catalogue:
         if self.deviation is not None:
             return self.deviation
         return math.hypot(spread_of(run), *doubts(run, self.efficiency))
+
+    def beyond(self, run: RunSpec, layouts: Layouts) -> Numbers:
+        """Returns the deviation [L] of ``doublings_beyond``; none beside that of a peak that is a guess."""
+        if self.deviation is not None:
+            return np.zeros(len(layouts))
+        tokens = layouts.batch_sequences * run.workload.tokens_per_sequence / layouts.devices
+        return beyond(run, tokens, self.efficiency)
 
     def process(self, run: RunSpec) -> Process | None:
         """Returns what is assumed of a process; the same for every run."""

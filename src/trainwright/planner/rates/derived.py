@@ -6,6 +6,7 @@ import math
 
 from trainwright.core.frozen import dataclass
 from trainwright.planner.counts.kernels import Exposure, RateSource
+from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.process import Process
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
@@ -29,3 +30,7 @@ class Derived:
     def spread(self, run: RunSpec) -> float:
         """Returns the deviation of ``source`` with that of the doubt."""
         return math.hypot(self.source.spread(run), math.log(self.doubt) / INTERVAL)
+
+    def beyond(self, run: RunSpec, layouts: Layouts) -> Numbers:
+        """Returns what ``source`` adds."""
+        return self.source.beyond(run, layouts)

@@ -22,7 +22,7 @@ from trainwright.hardware.machine.probes import AttentionProbe, BlockProbe, Matm
 from trainwright.planner.counts.between import block_elements
 from trainwright.planner.counts.flops import muon_flops
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
-from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parallel.products import product_shape
 from trainwright.planner.counts.parameters import BLOCK_PARTS, block_matrix_parameters, total_parameters, wide_matrices
 from trainwright.planner.counts.pieces import loss_rows, makes_scores
@@ -143,6 +143,11 @@ class Probed:
         others = ADAPTERS_SPREAD * bool(run.workload.adapter), run.stack.time.spread * (run.cluster.devices > 1)
         known = SPREAD if isinstance(run.model, ModelSpec) else self.catalogue.spread(run)
         return math.hypot(known, quick_spread, busy_spread, *others)
+
+    def beyond(self, run: RunSpec, layouts: Layouts) -> Numbers:
+        """Returns zeros: this machine itself was measured."""
+        del run
+        return np.zeros(len(layouts))
 
     def _check(self, run: RunSpec) -> None:
         device, known, work = self.probes.device_name, self.probes.dtypes(), run.workload

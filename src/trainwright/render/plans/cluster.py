@@ -71,7 +71,7 @@ def show(
     estimate, work = plan.estimate, plan.workload
     _show_verdict(plan, page)
     page.line(_what(plan, question))
-    page.line(f"layout ({'as asked' if question.layout else 'chosen'}): {mesh(plan.parallel, work.recompute)}")
+    page.line(f"layout (chosen{_asked(question)}): {mesh(plan.parallel, work.recompute)}")
     if by_default := habits(estimate.assumptions, planned.scenario.run.stack):
         page.line(by_default)
     if plan.cluster.nodes > 1:
@@ -201,6 +201,12 @@ def _show_speed(plan: Plan, page: Page) -> None:
     low, high = format_seconds(estimate.seconds.low), format_seconds(estimate.seconds.high)
     cost = "" if estimate.usd is None else f", {format_usd(estimate.usd.low)} and {format_usd(estimate.usd.high)}"
     page.line(f"9 of 10 such runs take between {low} and {high}{cost}")
+
+
+def _asked(question: Question) -> str:
+    """Returns what of the layout was asked for, in words."""
+    parts = ", ".join(f"{name}={value}" for name, value in question.layout.items())
+    return f"; asked: {parts}" if parts else ""
 
 
 def _show_memory(plan: Plan, planned: Planned, page: Page) -> None:

@@ -11,6 +11,10 @@ import pytest
 from fixtures.planned_recipe import TEXT
 from trainwright.cli import main as cli
 
+CHAT = (
+    json.dumps({"messages": [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so " * 400}]})
+    + "\n"
+)
 MODEL = ["plan", "--model", "llama3-8b", "--tokens", "10B"]
 
 
@@ -140,3 +144,25 @@ def test_several_machines_say_what_joins_them(capsys):
     lines = capsys.readouterr().out.splitlines()
     (line,) = [each for each in lines if each.startswith("link between all devices: ")]
     assert "ici" in line and not any("between tpu-v5p machines" in each for each in lines)
+
+
+def test_a_recipe_that_is_not_trained_there_as_planned_leads_to_what_to_train_it_on(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chats.jsonl").write_text(CHAT * 40)
+    assert cli.main(["init", "chat-lora", "--model", "llama3-8b", "--data", "chats.jsonl"]) == 0
+    capsys.readouterr()
+    words = following(capsys, "plan", "finetune.yaml", "--on", "8xh100-sxm")
+    assert words == ["trainwright", "recommend", "--model", "finetune.yaml"]
+    assert cli.main(words[1:]) == 0
+
+
+def test_a_change_of_a_recipes_adapters_is_one_of_its_keys(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chats.jsonl").write_text(CHAT * 40)
+    assert cli.main(["init", "chat-lora", "--model", "llama3-8b", "--data", "chats.jsonl"]) == 0
+    capsys.readouterr()
+    asked = ["plan", "finetune.yaml", "train.sequence_tokens=2048", "train.batch_tokens=6144", "--on", "rtx-4090"]
+    words = following(capsys, *asked, code=1)
+    assert "train.method.targets=[attention]" in words
+    assert cli.main(words[1:]) == 0
+    assert capsys.readouterr().out.startswith(("fits", "probably fits", "uncertain"))

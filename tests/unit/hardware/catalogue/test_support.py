@@ -72,6 +72,10 @@ def test_every_file_says_what_its_software_runs(name):
             r"this pipeline schedule \(seen schedule=zero_bubble, expected schedule=1f1b\); software.*torchtitan",
         ),
         (
+            {"stack": "hf-trainer", "layout": {"schedule": "dualpipe"}},
+            r"pipelines with full \(seen schedule=dualpipe, expected no schedule\); software that does: hai-llm$",
+        ),
+        (
             {"stack": "deepspeed", "layout": {"pp": 2, "virtual_stages": 4}},
             r"this pipeline schedule \(seen virtual_stages=4, expected schedule=1f1b\); software that does: .*megatron",
         ),

@@ -1,4 +1,3 @@
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -115,7 +114,7 @@ def test_a_forecast_counts_the_copies_as_communication():
 def test_a_run_that_offloads_has_a_wider_range_since_none_was_measured():
     work = replace(TUNED, activation_offload=True)
     stays, moves = (forecast(asked(each), rows(each), CATALOGUE) for each in (TUNED, work))
-    assert moves.spread == pytest.approx(math.hypot(stays.spread, UNMEASURED))
+    assert moves.spread == pytest.approx(np.hypot(stays.spread, UNMEASURED))
     assert doubt(asked(TUNED), rows(TUNED)) == 0.0
     frozen = replace(rows(TUNED), offload=np.full(1, float(OFFLOADS.index("frozen"))))
     assert doubt(asked(TUNED), frozen) == UNMEASURED == read_efficiency().doubt["generation"]

@@ -157,3 +157,9 @@ def test_a_rank_beyond_the_models_width_is_refused():
         RecipeError, match=r"rank: .*higher rank than the model is wide.*seen 4,097, expected at most 4,096"
     ):
         work(method="lora", rank=4097)
+
+
+@pytest.mark.parametrize(("devices", "sequences"), [(1, 16), (3, 18), (6, 18), (8, 16), (24, 24)])
+def test_a_tuned_batch_gives_each_device_as_many_sequences(devices, sequences):
+    asked = Question(model=model("llama3-8b"), on=f"{devices}xa100-sxm-80gb", method="lora")
+    assert scenario_of(asked).run.workload.batch_sequences == sequences

@@ -12,7 +12,16 @@ from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack, stack_names
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.rates.catalogue import Catalogue, Rates, attention_key, bounded, factors, rates, tuned_key
+from trainwright.planner.rates.catalogue import (
+    Catalogue,
+    Rates,
+    attention_key,
+    beyond,
+    bounded,
+    factors,
+    rates,
+    tuned_key,
+)
 from trainwright.planner.rates.catalogue import reached as kernels_of
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack, StackTime
@@ -227,19 +236,17 @@ def test_each_doubling_beyond_what_was_measured_widens_the_range():
     spans = {"parameters": (1e8, 1e12), "sequence_tokens": (512.0, 8192.0), "step_tokens_per_device": (1024.0, 65536.0)}
     general = replace(EFFICIENCY, doubt={"beyond": 0.1}, span=spans)
     run = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xh100-sxm"), stack=PLAIN)
-    same, own = Catalogue(efficiency=general), PLAIN.time.spread
 
-    def spread(**changes):
-        return same.spread(replace(run, workload=replace(WORK, **changes)))
+    def added(tokens=16384.0, **changes):
+        made = replace(run, workload=replace(WORK, **changes))
+        return beyond(made, np.array([tokens]), general)[0]
 
-    assert spread() == spread(sequence_tokens=8192) == pytest.approx(own)
-    assert spread(sequence_tokens=32768) == pytest.approx(math.hypot(own, 0.2))
-    assert spread(sequence_tokens=128) == pytest.approx(math.hypot(own, 0.2))
-    assert spread(batch_tokens=8 * 512) == pytest.approx(math.hypot(own, 0.1))
-    assert spread(sequence_tokens=16384, batch_tokens=8 * 131072) == pytest.approx(math.hypot(own, 0.1, 0.1))
-    images = replace(run, model=catalogue_model("resnet-50"), workload=replace(WORK, batch_tokens=8 * 32))
-    narrow = replace(general, span=dict.fromkeys(spans, (1.0, 2.0)))
-    assert same.spread(images) == Catalogue(efficiency=narrow).spread(images), "spans are of language models"
+    assert added() == added(sequence_tokens=8192) == 0
+    assert added(sequence_tokens=32768) == added(sequence_tokens=128) == pytest.approx(0.2)
+    assert added(512.0) == pytest.approx(0.1)
+    assert added(131072.0, sequence_tokens=16384) == pytest.approx(math.hypot(0.1, 0.1))
+    images = replace(run, model=catalogue_model("resnet-50"))
+    assert beyond(images, np.array([32.0]), general)[0] == 0, "spans are of language models"
 
 
 def test_each_product_passes_once_through_what_was_measured_on_the_device_itself():
