@@ -128,6 +128,12 @@ def instance(name: str) -> str | None:
     return _listed().get(name) if _OF_A_TYPE.search(name) else None
 
 
+def instance_cloud(name: str) -> str | None:
+    """Returns the file's name of the cloud that rents an instance type, of which several may be counted; else None."""
+    plain = _type(re.sub(r"^(\d+x-?)+", "", name))
+    return next((cloud for cloud, types in _instances()["clouds"].items() if re.fullmatch(str(types), plain)), None)
+
+
 def instance_devices(name: str) -> int | None:
     """Returns how many devices an instance type has; None where it is not known."""
     plain = _type(name)

@@ -144,7 +144,7 @@ def _of_frozen_experts(plan: Plan, assumption: Assumption) -> tuple[str, float]:
 
 def _tight(plan: Plan, saved_bytes: float) -> float:
     total, there = plan.estimate.memory.total_bytes, plan.estimate.memory_available_bytes
-    return total / max(total - saved_bytes, 1.0) if total > TIGHT * there else 1.0
+    return max(total - saved_bytes, 1.0) / total if total > TIGHT * there else 1.0
 
 
 _RULES: Mapping[str, Callable[[Plan, Assumption], tuple[str, float]]] = {

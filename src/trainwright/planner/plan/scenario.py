@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from trainwright.core.errors import RecipeError, about
 from trainwright.core.frozen import dataclass
 from trainwright.core.units import GIB
+from trainwright.hardware.catalogue.devices import normalised
 from trainwright.hardware.catalogue.nodes import names_here
+from trainwright.hardware.catalogue.printed_names import instance_cloud
 from trainwright.hardware.catalogue.runs import RunNumbers
 from trainwright.hardware.catalogue.stacks import stack
 from trainwright.hardware.catalogue.support import check
@@ -212,11 +214,17 @@ def _of_one_cluster(entry: Assumption, question: Question) -> Assumption:
     return replace(entry, source=f"{entry.source}; recommend {others}")
 
 
+def _clouds(question: Question) -> tuple[str, ...] | None:
+    """Returns the clouds that are asked for, or of an instance type the one that rents it; None: all."""
+    own = instance_cloud(normalised(question.on))
+    return question.clouds or (None if own is None else (own,))
+
+
 def _price(question: Question, machines: ClusterSpec) -> Price | None:
     return price_of(
         *(machines.device.name, question.price_kind),
         usd=question.price,
-        clouds=question.clouds,
+        clouds=_clouds(question),
         regions=question.regions,
         machines=machines,
     )
@@ -225,7 +233,7 @@ def _price(question: Question, machines: ClusterSpec) -> Price | None:
 def _of_price(question: Question, machines: ClusterSpec, price: Price | None) -> Assumption:
     if price is not None:
         return of_price(price)
-    why = why_unpriced(machines, question.price_kind, clouds=question.clouds, regions=question.regions)
+    why = why_unpriced(machines, question.price_kind, clouds=_clouds(question), regions=question.regions)
     return Assumption("price", "unknown", "", "catalog", why, key="price")
 
 
@@ -245,10 +253,10 @@ def _stages(question: Question) -> list[Assumption]:
 
 
 def _provider(question: Question, price: Price | None) -> str:
-    """Returns who rents the machines: of the price, else the only cloud that is asked for; empty: nobody knows."""
+    """Returns who rents the machines: of the price, else the only cloud that is meant; empty: nobody knows."""
     if price is not None:
         return price.provider
-    clouds = question.clouds or ()
+    clouds = _clouds(question) or ()
     return cloud(clouds[0]).title if len(clouds) == 1 else ""
 
 

@@ -138,14 +138,14 @@ def plainest(
 ) -> int:
     """Returns the place of the least divided layout that is as sure to fit as the fastest, and at most 5 % slower.
 
-    Of those that are as plain the fastest is taken, where ``memory_bytes`` are given that which needs least. Only
-    places ``among`` these are looked at; None: all.
+    Of those that are as plain the fastest is taken, replicas before shards; where ``memory_bytes`` are given that which
+    needs least. Only places ``among`` these are looked at; None: all.
     """
     places = np.arange(len(seconds)) if among is None else among
     first = places[np.argmin(seconds[places])]
     near = places[(seconds[places] <= PLAIN * seconds[first]) & (doubt[places] <= doubt[first])]
-    order = seconds if memory_bytes is None else memory_bytes
-    return int(near[np.lexsort((order[near], splits(layouts, near)))[0]])
+    order, shards = (seconds, layouts.dp_shard[near] > 1) if memory_bytes is None else (memory_bytes, near * 0)
+    return int(near[np.lexsort((order[near], shards, splits(layouts, near)))[0]])
 
 
 def compare(

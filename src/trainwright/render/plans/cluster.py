@@ -78,8 +78,7 @@ def show(
         page.line(_network(plan))
     if estimate.fits:
         _show_speed(plan, page)
-        if beside := _beside_steps(plan, planned):
-            page.line(beside)
+        page.line(_beside_steps(plan, planned))
         if planned.keeping is not None:
             page.line(_beside(planned.keeping))
     else:
@@ -147,8 +146,8 @@ def _beside_steps(plan: Plan, planned: Planned) -> str:
     alone = format_seconds(float(planned.run.parts.steps_s[0]))
     beside = [f"{format_seconds(seconds)} {name}" for name, seconds in beside_steps(planned.run) if seconds >= least]
     kwh = None if plan.estimate.needs is None else plan.estimate.needs.kwh
-    parts = " + ".join((f"steps alone {alone}", *beside)) if beside else ""
-    return "; ".join(filter(None, (parts, "" if kwh is None else energy(kwh))))
+    parts = " + ".join((f"steps alone {alone}", *beside))
+    return parts if kwh is None else f"{parts}; {energy(kwh)}"
 
 
 def _beside(keeping: Keeping) -> str:

@@ -41,6 +41,16 @@ def test_prices_come_from_the_list_or_from_the_user():
     assert scenario(on="8xh800-sxm", price_kind="spot").settings.spot_provider == "", "taken back at any price"
 
 
+def test_an_instance_type_is_paid_at_the_cloud_that_rents_it():
+    for on in ("p4d.24xlarge", "2x p4d.24xlarge", "ml.p4d.24xlarge"):
+        assert scenario(on=on).price.provider == "AWS"
+    assert scenario(on="8xa100-40gb").price.provider != "AWS", "elsewhere they are cheaper"
+    assert scenario(on="p4d.24xlarge", clouds=("denvr",)).price.provider == "Denvr"
+    for on in ("Standard_ND96isr_H100_v5", "ND96isr_H100_v5"):
+        azure = scenario(on=on)
+        assert azure.price is None and "at Azure" in assumption(azure, "price").source
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
