@@ -109,8 +109,8 @@ def run_line(args: argparse.Namespace, inputs: Sequence[str], *, nodes: int = 1)
 def _of_recipe(args: argparse.Namespace, command: str, inputs: Sequence[str]) -> str:
     """Returns a command about a recipe with the preset, the workspace and the step that are asked for."""
     words = ["trainwright", command, *inputs]
-    for option in ("preset", "workspace", "step"):
-        value = vars(args).get(option) if command == "plan" or option != "step" else None
+    for option in ("preset", "workspace", *(("step",) if command == "plan" else ())):
+        value = vars(args).get(option)
         words += [] if value is None else [f"--{option}", str(value)]
     return shlex.join(words)
 

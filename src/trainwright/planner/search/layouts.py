@@ -144,8 +144,8 @@ def plainest(
     places = np.arange(len(seconds)) if among is None else among
     first = places[np.argmin(seconds[places])]
     near = places[(seconds[places] <= PLAIN * seconds[first]) & (doubt[places] <= doubt[first])]
-    order, shards = (seconds, layouts.dp_shard[near] > 1) if memory_bytes is None else (memory_bytes, near * 0)
-    return int(near[np.lexsort((order[near], shards, splits(layouts, near)))[0]])
+    then = (seconds[near], layouts.dp_shard[near] > 1) if memory_bytes is None else (memory_bytes[near],)
+    return int(near[np.lexsort((*then, splits(layouts, near)))[0]])
 
 
 def compare(
