@@ -193,7 +193,7 @@ def asked_layout(how: TrainExec) -> FixedLayout:
     """Returns what a recipe fixes of its layout, its micro batch too."""
     layout = FixedLayout()
     if isinstance(how.layout, LayoutSection):
-        asked, names = how.layout.parallel(), LayoutSection.model_fields.keys() - {"shares"}
+        asked, names = how.layout.parallel(), (name for name in LayoutSection.model_fields if name != "shares")
         layout |= cast("FixedLayout", {name: getattr(asked, name) for name in names})
     if how.micro_batch != "auto":
         layout["micro_batch"] = how.micro_batch

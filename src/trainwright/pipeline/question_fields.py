@@ -335,7 +335,3 @@ def _refuse_contradictions(fields: Mapping[str, Any]) -> None:
     if sized is not None and "tokens" in fields:
         expected = "this or `tokens`, not both"
         raise RecipeError("two answers to one question", field=sized, expected=expected)
-    tokens, batch_tokens = fields.get("tokens", math.inf), fields.get("batch_tokens", 0)
-    if batch_tokens > tokens:
-        expected = f"at most the run's {tokens:,} tokens"
-        raise RecipeError("a batch is longer than the run", field="batch_tokens", seen=batch_tokens, expected=expected)

@@ -106,11 +106,10 @@ class Share:
 class Estimate:
     """The planner's answer for one model, workload, cluster and layout.
 
-    ``phases`` are those of one training step; ``run_phases`` those of the whole run, including evaluation,
-    checkpoints and start-up, and sum to ``seconds.mid``. ``memory`` is the peak of the worst device. ``shares`` are the
-    kinds of work in a step, ``exposed`` the kinds of communication that nothing hides. ``hfu`` counts recomputation;
-    ``mfu`` is None where the peak is unknown. ``fit`` is *uncertain* where the device's memory lies within the
-    prediction's error.
+    ``phases`` are those of one step; ``run_phases`` those of the whole run, with evaluation, checkpoints and start-up,
+    and sum to ``seconds.mid``. ``memory`` is the peak of the worst device. ``shares`` are the kinds of work in a step,
+    ``exposed`` the kinds of communication that nothing hides. ``hfu`` counts recomputation; ``mfu`` is None where the
+    peak is unknown. ``fit`` is *uncertain* where the device's memory lies within the prediction's error.
     """
 
     fits: bool
@@ -134,10 +133,11 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rejected:
-    """An alternative that was not chosen."""
+    """An alternative that was not chosen; ``overrides`` are the keys and values of a recipe that ask for it."""
 
     name: str
     reason: str
+    overrides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

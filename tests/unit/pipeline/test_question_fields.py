@@ -49,7 +49,6 @@ def test_texts_and_numbers_come_to_the_same_fields():
         ({"have": "8xa100-80gb", "have_bought_usd": 1, "have_usd_per_device_hour": 1}, "have_usd_per_device_hour"),
         ({"flops_per_s": "28"}, "flops_per_s"),
         ({"task": "translate"}, "task"),
-        ({"tokens": "1M", "batch_tokens": "4M"}, "batch_tokens"),
         ({"have_usd_per_device_hour": 2}, "have_usd_per_device_hour"),
         ({"devices": "h100-sxm,h1000"}, "devices"),
         ({"clouds": "cloudy"}, "clouds"),

@@ -33,7 +33,9 @@ def following(args: argparse.Namespace, question: Question, planned: Planned) ->
     plan = planned.plan
     if not plan.estimate.fits:
         fields = with_batch_as_asked(planned.changes[0].fields if planned.changes else {}, plan.model)
-        return _changed(args, question, fields) if fields else ""
+        if fields:
+            return _changed(args, question, fields)
+        return _priced(args) if args.model is None else command_line(args, "recommend", OF_RUN)
     if args.write_recipe is not None:
         return run_line(args, [str(args.write_recipe)], nodes=plan.cluster.nodes)
     recipe = question.workload is not None
@@ -84,12 +86,16 @@ def _or_packed(plan: Plan) -> str:
 def surely_fitting(args: argparse.Namespace, question: Question, planned: Planned) -> str:
     """Returns the change that makes an uncertain plan sure, and its command; empty where there is none to offer."""
     from trainwright.core.units import format_factor
+    from trainwright.planner.plan.layout import degrees
 
-    if planned.plan.estimate.fit != "uncertain" or not planned.changes:
+    plan = planned.plan
+    if plan.estimate.fit != "uncertain" or not planned.changes:
         return ""
     change = planned.changes[0]
-    fields = with_batch_as_asked(change.fields, planned.plan.model)
-    return f"{change.name}, {format_factor(change.slowdown)} x the device-time: {_changed(args, question, fields)}"
+    fields, laid_out = with_batch_as_asked(change.fields, plan.model), degrees(change.best.parallel)
+    other = "" if laid_out == degrees(plan.parallel) or laid_out in change.name else f" and {laid_out}"
+    slower = f"{format_factor(change.slowdown)} x the device-time"
+    return f"{change.name}{other}, {slower}: {_changed(args, question, fields)}"
 
 
 def run_line(args: argparse.Namespace, inputs: Sequence[str], *, nodes: int = 1) -> str:
@@ -119,8 +125,8 @@ def changed_line(args: argparse.Namespace, plan: Plan) -> str:
     """Returns the command that plans a recipe with the smallest change after which it fits here; empty without one."""
     from trainwright.planner.plan.layout import SMALLEST_CHANGE
 
-    change = next((each.reason for each in plan.rejected if each.name == SMALLEST_CHANGE), "none")
-    return "" if change.startswith("none") else _of_recipe(args, "plan", [*args.inputs, *change.split()])
+    keys = next((each.overrides for each in plan.rejected if each.name == SMALLEST_CHANGE), ())
+    return _of_recipe(args, "plan", [*args.inputs, *keys]) if keys else ""
 
 
 def write_recipe(args: argparse.Namespace, question: Question, plan: Plan) -> None:

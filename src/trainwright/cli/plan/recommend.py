@@ -85,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
     tight = _tight(scenario.run.workload, pool, bounds, recommendation)
     mended = {
         written(each.nodes, each.node.devices, each.device.name): changes(
-            replace(scenario.run, cluster=each), usual=scenario.usual, frugal=scenario.tunes
+            replace(scenario.placed(each).run, cluster=each),
+            usual=scenario.placed(each).usual,
+            frugal=scenario.tunes,
         )
         for each in tight
     }
@@ -104,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         "assumptions": [*of_answers(recommendation, scenario.run), *recommended(scenario)],
     }
     following = _following(args, question, recommendation, bounds)
-    shown = Shown(model_name=args.model, judged=judged, mended=mended, following=following)
+    shown = Shown(model_name=args.model, judged=judged, kinds=len(pool), mended=mended, following=following)
     try:
         if args.draw is not None:
             draw(recommendation, args.draw, model_name=args.model)

@@ -28,6 +28,7 @@ MOST_PARAMETERS = 10**15
 
 def run(args: argparse.Namespace) -> int:
     """Print what the laws say, how large a batch may be, and on given machines time and price."""
+    from trainwright.planner.plan.cluster import with_ways
     from trainwright.render.plans.scaling import scaling_document, show
 
     asked = [name for name in ("compute", "budget", "params") if getattr(args, name) is not None]
@@ -45,15 +46,20 @@ def run(args: argparse.Namespace) -> int:
         raise RecipeError("a budget chooses the model", where=f"--{asked[0]}", fix="leave the model out")
     with about(asked[0]):
         output, scaling = Output.of(args), _scaling(args)
+    if scaling.run is not None:
+        scaling = replace(scaling, run=with_ways(scaling.run))
     output.result(
         {"scaling": scaling_document(scaling)}, lambda: show(scaling, output, following=_following(args, scaling))
     )
-    return 0
+    return 0 if scaling.run is None or scaling.run.plan.estimate.fits else 1
 
 
 def _following(args: argparse.Namespace, scaling: Scaling) -> str:
-    """Returns the command that plans the run of the best model, with all else that was said of it."""
-    from trainwright.cli.plan.question import command_line
+    """Returns the command that plans the run of the best model, with all else that was said of it.
+
+    Where it does not fit, that is with the best change after which it does.
+    """
+    from trainwright.cli.plan.question import command_line, with_batch_as_asked
     from trainwright.core.units import format_count
     from trainwright.hardware.catalogue.nodes import written
     from trainwright.pipeline.question_fields import QUESTION
@@ -65,7 +71,9 @@ def _following(args: argparse.Namespace, scaling: Scaling) -> str:
     named = argparse.Namespace(**vars(args) | {"model": ",".join(f"{name}={getattr(model, name)}" for name in sizes)})
     tokens = format_count(plan.workload.total_tokens).replace(",", "")
     on = written(plan.cluster.nodes, plan.cluster.node.devices, plan.cluster.device.name)
-    return command_line(named, "plan", QUESTION, {"tokens": tokens, "on": on})
+    changes = () if plan.estimate.fits else scaling.run.changes
+    changed = with_batch_as_asked(changes[0].fields, model) if changes else {}
+    return command_line(named, "plan", QUESTION, {"tokens": tokens, "on": on, **changed})
 
 
 def _scaling(args: argparse.Namespace) -> Scaling:

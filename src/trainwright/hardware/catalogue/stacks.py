@@ -66,12 +66,12 @@ def _heard(stack: Stack, slug: str) -> int:
 
 
 def stack(name: str, *, where: str | None = None) -> Stack:
-    """Returns the stack of that name.
+    """Returns the stack of that name, or whose word it is (``megatron``).
 
     Raises:
         RecipeError: the catalogue does not know it.
     """
-    stack = find_stack(name, by_word=False)
+    stack = find_stack(name, by_word=False) or _of_word(_slug(name))
     if stack is None:
         raise RecipeError(
             "unknown software stack",
@@ -81,6 +81,11 @@ def stack(name: str, *, where: str | None = None) -> Stack:
             fix=did_you_mean(name, list(offered())) or "add a file to catalog/stacks",
         )
     return stack
+
+
+def _of_word(slug: str) -> Stack | None:
+    """Returns the stack that users are offered one of whose words a name is as a whole."""
+    return next((each for each in map(read_stack, offered()) if slug in each.words), None)
 
 
 def unknown_stack(*, divides: bool, shards: str) -> Stack:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainwright.hardware.catalogue.efficiency import generation, read_efficiency
 from trainwright.hardware.prices.snapshot import not_before
-from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
+from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, SPOT_NODE_MTBF_S, SPOT_NOTICE_S, SPOT_OTHER_MTBF_S
 from trainwright.planner.rates.catalogue import beyond, doubt_of_generation, has_own_runs, is_apart
 from trainwright.spec.device import DeviceSpec, Price
 from trainwright.spec.plan import Assumption, Origin
@@ -86,4 +86,6 @@ def of_spot_nodes(provider: str, *, of: str = "", key: str = "spot") -> Assumpti
     """Returns the mean time until a provider takes a spot node back; ``of`` names it where there are several."""
     hours = 1.0 * round(SPOT_NODE_MTBF_S.get(provider, SPOT_OTHER_MTBF_S) / HOUR_S)
     name, source = f"a spot node{of} until it is taken back", "what AWS, Azure and GCP publish; a guess for others"
+    if notice := SPOT_NOTICE_S.get(provider):
+        source = f"its cloud warns {notice:.0f} s before: a checkpoint written in less loses no work; {source}"
     return Assumption(name, hours, "hours", "default", source, key=key)

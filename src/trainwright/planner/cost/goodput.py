@@ -40,6 +40,8 @@ SPOT_OTHER_MTBF_S = 24 * HOUR_S
 """A default without a measurement, for providers that publish none."""
 SPOT_NOTICE_S: Mapping[str, float] = {"aws": 120.0, "azure": 30.0, "gcp": 30.0}
 """Warning before a spot node is taken, from the providers' documentation; none for others."""
+LEAST_INTERVAL_S = 60.0
+"""Between two checkpoints, however fast one is written: names, fsync and the file system's own work are not counted."""
 _ENDLESS = 300.0
 """Expected failures in one segment beyond which its exp(300) retries are called endless."""
 
@@ -95,6 +97,11 @@ def daly_interval_s(checkpoint_s: Values, mtbf_s: Values) -> Numbers:
     return np.where(half < 1.0, better, mtbf_s)
 
 
+def _best_interval_s(checkpoint_s: Values, mtbf_s: Values) -> Numbers:
+    """Returns Daly's interval, but no less than people keep apart."""
+    return np.maximum(LEAST_INTERVAL_S, daly_interval_s(checkpoint_s, mtbf_s))
+
+
 def expected_s(
     work_s: Values, *, checkpoint_s: Values, interval_s: Values, recovery_s: Values, mtbf_s: Values
 ) -> Numbers:
@@ -127,14 +134,14 @@ def goodput(
     """Returns the expected seconds of a run whose steps alone take ``steps_s``.
 
     ``checkpoint_s`` is what one checkpoint holds training up; ``checkpoint_interval_s`` is the work between two, by
-    default Daly's. Slow devices are in step times that were measured or fitted at scale. ``run_overhead`` is a share of
-    all the rest.
+    default Daly's, a minute at least. Slow devices are in step times that were measured or fitted at scale.
+    ``run_overhead`` is a share of all the rest.
     """
     steps = np.asarray(steps_s, dtype=np.float64)
     work = steps + evaluation_s
     mtbf = np.asarray(device_mtbf_s, dtype=np.float64) / devices
     if checkpoint_interval_s is None:
-        checkpoint_interval_s = daly_interval_s(checkpoint_s, mtbf)
+        checkpoint_interval_s = _best_interval_s(checkpoint_s, mtbf)
     interval = np.clip(checkpoint_interval_s, np.minimum(1.0, work), work)
     total = expected_s(work, checkpoint_s=checkpoint_s, interval_s=interval, recovery_s=recovery_s, mtbf_s=mtbf)
     written = work / interval * checkpoint_s
@@ -182,7 +189,7 @@ def spot(
     taken, failed = nodes / np.asarray(node_mtbf_s), devices / np.asarray(device_mtbf_s)
     warned = np.asarray(checkpoint_s) <= notice_s
     unwarned = 1.0 / np.where(warned, failed, failed + taken)
-    interval = np.clip(daly_interval_s(checkpoint_s, unwarned), np.minimum(1.0, work), work)
+    interval = np.minimum(_best_interval_s(checkpoint_s, unwarned), work)
     total = expected_s(work, checkpoint_s=checkpoint_s, interval_s=interval, recovery_s=recovery_s, mtbf_s=unwarned)
     # While a warned interruption is recovered from, others may come: 1 + q + q^2 + ... of them.
     pause = np.where(warned, taken * (checkpoint_s + np.asarray(recovery_s)), 0.0)

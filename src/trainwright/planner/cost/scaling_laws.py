@@ -16,8 +16,14 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import unknown
 from trainwright.planner.counts.layouts import Numbers, Values
+from trainwright.spec.convnet import AnyModel
 
 PETAFLOP_DAY = 8.64e19
+CRITICAL_IMAGES = 9_450.0
+"""Epochs to 75.9 % on ImageNet are 34.7 (1 + 0.2 B / 9,450) within 6 % for batches of 1,632 to 67,840 images: a fit to
+the 11 means of MLPerf's reference convergence points of ResNet-50 with LARS
+(mlcommons/logging@0a0a659d8:mlperf_logging/rcp_checker/training_4.0.0/rcps_resnet.json, and training_2.0.0 for 35,840).
+"""
 FLOPS_PER_PARAMETER_TOKEN = 6.0
 
 
@@ -235,13 +241,26 @@ def critical_batch_tokens(tokens: Values) -> Numbers:
     return np.asarray(512 * 93.20 * (np.asarray(tokens) / 20e6) ** 0.47)
 
 
-def batch_price(batch_tokens: Values, tokens: Values) -> Numbers:
-    """Returns how many times the tokens of a tiny batch a batch needs for the same loss: 1.2 at the critical batch.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CriticalBatch:
+    """The batch at which a model needs 20 % more data than at a tiny one, and who measured that."""
 
-    Linear in the batch (McCandlish et al., 2018, arXiv 1812.06162, equation 2.11), through the definition of
-    ``critical_batch_tokens``.
-    """
-    return np.asarray(1.0 + 0.2 * np.asarray(batch_tokens) / critical_batch_tokens(tokens))
+    tokens: float
+    source: str
+
+    def price(self, batch_tokens: Values) -> Numbers:
+        """Returns how many times the data of a tiny batch a batch needs for the same loss: 1.2 at the critical batch.
+
+        Linear in the batch (McCandlish et al., 2018, arXiv 1812.06162, equation 2.11).
+        """
+        return np.asarray(1.0 + 0.2 * np.asarray(batch_tokens) / self.tokens)
+
+
+def critical_batch(model: AnyModel, tokens: float) -> CriticalBatch:
+    """Returns the critical batch of a run of ``tokens``; of images it was measured on one data set."""
+    if model.sees_images:
+        return CriticalBatch(tokens=CRITICAL_IMAGES * model.batch_unit_tokens, source="MLPerf's ResNet-50")
+    return CriticalBatch(tokens=float(critical_batch_tokens(tokens)), source="Zhang et al., 2024")
 
 
 def critical_batch_tokens_at(loss_value: Values) -> Numbers:

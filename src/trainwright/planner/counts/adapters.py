@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.spelling import unknown
+from trainwright.core.spelling import did_you_mean, unknown
 from trainwright.planner.counts.parameters import (
     BLOCK_PARTS,
     Matrix,
@@ -141,7 +141,10 @@ def beside(model: ModelSpec, words: Iterable[str] | None, *, rank: int, frozen: 
         found = _named(model, word)
         if not found:
             choices = (ATTENTION, "all-linear", *([EXPERTS] if model.experts else ()), *known)
-            raise RecipeError("no such matrix to adapt", **unknown(word, choices))
+            modules = [module for module in TARGETS if module not in choices and _named(model, module)]
+            expected = f"{', '.join(choices)}, or a module such as {modules[0]}"
+            fix = did_you_mean(word, (*choices, *modules))
+            raise RecipeError("no such matrix to adapt", seen=repr(word), expected=expected, fix=fix)
         names |= dict.fromkeys(found)
     targets = tuple(name for name in known if name in names and (experts or name in reached))
     if not targets:

@@ -46,12 +46,19 @@ def padded_tokens(workload: Workload, layouts: Layouts) -> Numbers:
     Ranks that gather weights (ZeRO-3, FSDP) wait for the longest micro batch of all each time. Others wait once a step,
     where the sums of several micro batches differ by the root of their number less.
     """
+    own, slowest = padded_lengths(workload, layouts)
+    waits = np.where(layouts.zero_stage >= 3, 1.0, np.sqrt(layouts.micro_batches))
+    return np.asarray(np.round(own + (slowest - own) / waits))
+
+
+def padded_lengths(workload: Workload, layouts: Layouts) -> tuple[Numbers, Numbers]:
+    """Returns the mean lengths [L] of the longest example of a rank's micro batch, and of all ranks' together."""
     if workload.example_tokens is None:
-        return np.full(len(layouts), float(workload.sequence_tokens))
+        whole = np.full(len(layouts), float(workload.sequence_tokens))
+        return whole, whole
     sizes = np.stack([layouts.micro_batch, layouts.micro_batch * layouts.data_parallel])
     draws, places = np.unique(sizes, return_inverse=True)
     mean, most, spread = float(workload.example_tokens), float(workload.sequence_tokens), workload.example_spread
     expected = np.asarray([longest_of(float(each), mean=mean, longest=most, spread=spread) for each in draws])
     own, slowest = expected[places.reshape(sizes.shape)]
-    waits = np.where(layouts.zero_stage >= 3, 1.0, np.sqrt(layouts.micro_batches))
-    return np.asarray(np.round(own + (slowest - own) / waits))
+    return own, slowest

@@ -23,13 +23,9 @@ _PARTS = {
 }
 
 
-_PHASES = frozenset({"steps_s", "evaluation_s", "checkpoints_s"})
-"""Parts that have phases of their own; the others are in ``other``."""
-
-
 def beside_steps(run: RunCost) -> tuple[tuple[str, float], ...]:
-    """Returns the parts of a run's ``other`` beside its steps' own: words and seconds, the longest first."""
-    parts = [(_PARTS[name], first(getattr(run.parts, name))) for name in _PARTS if name not in _PHASES]
+    """Returns the parts of a run beside its steps: words and seconds, the longest first."""
+    parts = [(_PARTS[name], first(getattr(run.parts, name))) for name in _PARTS if name != "steps_s"]
     return tuple(sorted((part for part in parts if part[1] > 0), key=lambda part: -part[1]))
 
 

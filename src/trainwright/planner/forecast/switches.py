@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_bytes
-from trainwright.planner.counts.lengths import padded_tokens
+from trainwright.planner.counts.lengths import padded_lengths
 from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.host_link import doubt
 from trainwright.planner.forecast.memory.moments import pass_bytes
@@ -83,8 +83,10 @@ def moved_assumptions(forecast: Forecast, *, by_habit: bool = False) -> list[Ass
 def _padding(forecast: Forecast) -> Assumption:
     """Returns the share of what is computed that is padding."""
     work, layouts = forecast.run.workload, forecast.layouts
-    padded, mean = float(padded_tokens(work, layouts)[0]), work.example_tokens or 0
+    (padded, *_), (slowest, *_) = padded_lengths(work, layouts)
+    mean = work.example_tokens or 0
     many, ranks = f"{layouts.micro_batch[0]:,.0f}", int(layouts.data_parallel[0])
-    waits = f", and of {ranks} ranks the longest" if ranks > 1 else ""
-    source = f"the longest of a micro batch of {many}{waits} has {padded:,.0f} tokens, an example {mean:,} in the mean"
+    source = f"the longest of a micro batch of {many} has {padded:,.0f} tokens, an example {mean:,} in the mean"
+    if ranks > 1:
+        source += f"; the longest of {ranks} ranks' has {slowest:,.0f}, for which the others wait"
     return Assumption("padding", f"{1 - mean / padded:.0%} of what is computed", "", "default", source, key="padding")

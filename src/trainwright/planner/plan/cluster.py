@@ -8,21 +8,22 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from trainwright.core.frozen import dataclass
-from trainwright.core.units import YEAR_S, format_factor
+from trainwright.core.units import YEAR_S
 from trainwright.hardware.catalogue.energy import YEARS
 from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.cost.keeping import Keeping, keeping, kept_of
 from trainwright.planner.cost.run_cost import RunCost, run_cost
 from trainwright.planner.cost.scaling_laws import held_rate_s
 from trainwright.planner.counts.flops import again_flops, count_flops, utilisation
-from trainwright.planner.counts.lengths import padded_tokens
+from trainwright.planner.counts.lengths import padded_lengths
 from trainwright.planner.counts.parameters import active_parameters, parameter_counts
 from trainwright.planner.forecast.forecast import Forecast, corrected, step_s
 from trainwright.planner.forecast.time.bubble import idle_s
 from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, assumed
-from trainwright.planner.plan.layout import Choice, choose, mesh
+from trainwright.planner.plan.layout import Choice, choose, degrees, mesh
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.shares import exposed, work_shares
+from trainwright.planner.plan.usual import alone_fields
 from trainwright.planner.rates.learnt import Correction, correction
 from trainwright.planner.search.changes import Change, changes, surest
 from trainwright.planner.search.layouts import ranked
@@ -200,15 +201,11 @@ def with_ways(made: Planned) -> Planned:
         before = next((place for place, each in enumerate(every) if each.best.unsure), len(every))
         place = before if other.best.unsure else 0
         every = (*every[:place], other, *every[place:])
-    ways = tuple(Rejected(name=change.name, reason=_told(change)) for change in every)
+    divided = degrees(made.plan.parallel)
+    ways = tuple(
+        Rejected(name=change.name, reason=change.told(divided, degrees(change.best.parallel))) for change in every
+    )
     return replace(made, plan=replace(made.plan, rejected=ways), changes=every)
-
-
-def _told(change: Change) -> str:
-    """Returns what speaks for and against a change that makes a run fit."""
-    time = "fits" if change.is_layout else f"{format_factor(change.slowdown)} x the device-time"
-    less = "; trains adapters alone" if change.trains_less else ""
-    return f"{time}{less}{'; uncertain' if change.best.unsure else ''}"
 
 
 def _with_surer(made: Planned) -> Planned:
@@ -249,8 +246,12 @@ def _laid_out(scenario: Scenario, unit: float) -> Change | None:
 
 
 def _freed(scenario: Scenario, change: Change) -> Change:
-    """Returns a change that also asks for the layout and the recomputation of its own, where others were fixed."""
-    fields = {"layout": "auto", **change.fields} if scenario.layout else dict(change.fields)
+    """Returns a change that also asks for the layout and the recomputation of its own, where others were fixed.
+
+    More devices do not get what the software does by itself on one alone: it is asked for.
+    """
+    alone = alone_fields(scenario.assumptions, scenario.run.workload) if "on" in change.fields else {}
+    fields = {**({"layout": "auto"} if scenario.layout else {}), **alone, **change.fields}
     usual, best = scenario.usual, change.best
     freed = []
     if usual.get("offload", best.parallel.offload) != best.parallel.offload:
@@ -355,7 +356,7 @@ def _run_phases(scenario: Scenario, run: RunCost) -> PhaseTimes:
 
 
 def _recomputed_share(scenario: Scenario, choice: Choice) -> float:
-    """Returns the operations that are really computed, padding's too, over those that the model needs."""
+    """Returns the operations that are really computed, padding's too and no waiting, over those that are needed."""
     whole = count_flops(scenario.run.model, sequences=1, sequence_tokens=scenario.run.workload.sequence_tokens)
     again = again_flops(scenario.run, choice.recompute, whole, compiled=choice.parallel.compile)
     work = scenario.run.workload
@@ -363,7 +364,7 @@ def _recomputed_share(scenario: Scenario, choice: Choice) -> float:
         again *= work.recomputed_share(scenario.run.transformer.blocks)
     padded = 1.0
     if work.example_tokens is not None:
-        padded = float(padded_tokens(work, choice.forecast.layouts)[0]) / work.example_tokens
+        padded = float(padded_lengths(work, choice.forecast.layouts)[0][0]) / work.example_tokens
     return padded * (1 + again / whole.training)
 
 

@@ -360,19 +360,24 @@ def _recomputes(wanted: FixedLayout, plan: ParallelPlan) -> tuple[Recompute, ...
 
 def mesh(parallel: ParallelPlan, recompute: Recompute) -> str:
     """Returns a layout in words: ``dp_shard 64, tp 8; micro batch 2, recompute full``."""
-    sizes = {name: getattr(parallel, name) for name in AXES[:6]}
-    degrees = [f"{name} {size}" for name, size in sizes.items() if size > 1]
-    if parallel.dp_shard > 1 and parallel.zero_stage != 3:
-        degrees.append(f"ZeRO-{parallel.zero_stage}")
-    if parallel.virtual_stages > 1:
-        degrees.append(f"{parallel.virtual_stages} chunks a stage")
-    if parallel.pp > 1 and parallel.schedule in NAMED:
-        degrees.append(NAMED[parallel.schedule])
-    if parallel.cp > 1 and parallel.context == "ulysses":
-        degrees.append("Ulysses")
     how = [f"micro batch {parallel.micro_batch_sequences}"]
     if recompute != "none":
         how.append(f"recompute {recompute}")
     if parallel.offload != "none":
         how.append(f"offload {parallel.offload}")
-    return f"{', '.join(degrees) or 'one device'}; {', '.join(how)}"
+    return f"{degrees(parallel)}; {', '.join(how)}"
+
+
+def degrees(parallel: ParallelPlan) -> str:
+    """Returns how a layout divides a run in words: ``dp_shard 64, tp 8``."""
+    sizes = {name: getattr(parallel, name) for name in AXES[:6]}
+    found = [f"{name} {size}" for name, size in sizes.items() if size > 1]
+    if parallel.dp_shard > 1 and parallel.zero_stage != 3:
+        found.append(f"ZeRO-{parallel.zero_stage}")
+    if parallel.virtual_stages > 1:
+        found.append(f"{parallel.virtual_stages} chunks a stage")
+    if parallel.pp > 1 and parallel.schedule in NAMED:
+        found.append(NAMED[parallel.schedule])
+    if parallel.cp > 1 and parallel.context == "ulysses":
+        found.append("Ulysses")
+    return ", ".join(found) or "one device"

@@ -141,6 +141,18 @@ def filled(question: Question) -> Question:
     return replace(question, **{name: value for name, value in known.items() if getattr(question, name) is None})
 
 
+def check_precision(question: Question) -> None:
+    """Raises where weights that are quantised would be multiplied in as few bits as they have.
+
+    Raises:
+        RecipeError: says in what they are multiplied.
+    """
+    if question.method == "qlora" and question.precision in ("fp8", "nvfp4"):
+        what, expected = "weights in four bits are multiplied in 16 or 32", "bf16, fp16 or fp32"
+        fix = "or method=lora, whose frozen weights are whole"
+        raise RecipeError(what, field="precision", seen=question.precision, expected=expected, fix=fix)
+
+
 def trained(question: Question) -> AnyModel:
     """Returns the model with what only training has; adapters stand beside the model as it is deployed."""
     further = question.further_layers

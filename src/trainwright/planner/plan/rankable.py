@@ -11,23 +11,26 @@ from trainwright.core.units import format_count
 from trainwright.hardware.catalogue.energy import USD_PER_KWH, YEARS, owned_usd_per_hour
 from trainwright.hardware.prices.clouds import cloud
 from trainwright.planner.cost.keeping import kept_of
-from trainwright.planner.cost.scaling_laws import batch_price, critical_batch_tokens
+from trainwright.planner.cost.scaling_laws import critical_batch
 from trainwright.planner.counts.images import batch_text
 from trainwright.planner.plan.layout import wanted_layout
-from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.question import Question, check_precision
 from trainwright.planner.plan.scenario import Scenario, scenario_of
 from trainwright.planner.plan.sizes import divisible
+from trainwright.planner.plan.usual import USUAL
 from trainwright.planner.search.ranking import Option, Recommendation
 from trainwright.planner.search.recommend import recommend
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.plan import Assumption, Origin
 
-ANY_CLUSTER, ANY_NODE = "32x8xh100-sxm", "8xh100-sxm"
-"""What defaults of a run, and of a tuning, are resolved on where the user has nothing: precision, and the batch."""
+ANY_CLUSTER, ANY_NODE, ONE_DEVICE = "32x8xh100-sxm", "8xh100-sxm", "h100-sxm"
+"""What defaults of a run, of a tuning, and of one on a device alone are resolved on where the user has nothing:
+precision, and the batch."""
 
 
 def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     """Returns the run with all defaults, its batch rounded to what divides over many ranks and over ``pool``."""
+    check_precision(question)
     question, left_out = _without_ramp(question)
     scenario = scenario_of(replace(question, precision=None), placed=False)
     scenario = replace(scenario, assumptions=(*scenario.assumptions, *left_out))
@@ -86,7 +89,7 @@ def ranked_ways(
         price: dollars for an hour by device, in place of the lists'.
         bounds: as ``search.recommend.recommend`` has them.
     """
-    scenario = rankable(question, pool)
+    scenario = _with_alone(rankable(question, pool), question)
     batches = _larger_batches(question, scenario)
     if batches:
         scenario = _with_batches(scenario, batches)
@@ -110,12 +113,30 @@ def ranked_ways(
         given=price,
         layout=wanted_layout(scenario),
         batches=batches,
+        alone=None if scenario.alone is None else (scenario.alone.run, wanted_layout(scenario.alone)),
         frugal=scenario.tunes,
         data_bytes=kept_of(scenario.run, data_bytes=scenario.data_bytes, passes=scenario.passes).data_bytes,
         flops_per_s=scenario.flops_per_s,
         **bounds,
     )
     return scenario, recommendation
+
+
+def _with_alone(scenario: Scenario, question: Question) -> Scenario:
+    """Returns the scenario with what its software does by itself on one device alone, where it does more there."""
+    habits = scenario.run.stack.usual.values()
+    if not question.tunes or all(each.where != "alone" for each in habits):
+        return scenario
+    alone = scenario_of(replace(question, on=ONE_DEVICE, precision=None))
+    known = {each.key for each in scenario.assumptions}
+    more = [each for each in alone.assumptions if each.key.startswith(USUAL) and each.key not in known]
+    if not more:
+        return scenario
+    workload = replace(alone.run.workload, precision=scenario.run.workload.precision)
+    value = ", ".join(f"{each.name} {each.value}" for each in more)
+    said = Assumption("on one device", value, "", "default", more[0].source, key=f"{USUAL}alone")
+    alone = replace(alone, run=replace(alone.run, workload=workload))
+    return replace(scenario, alone=alone, assumptions=(*scenario.assumptions, said))
 
 
 def asked_for(question: Question, way: Option, *, price_kinds: Sequence[PriceKind] = ()) -> dict[str, object]:
@@ -151,22 +172,23 @@ def _larger_batches(question: Question, scenario: Scenario) -> tuple[int, ...]:
     """Returns the default batch times powers of two, up to the critical batch of a pretraining's tokens."""
     model, workload = scenario.run.model, scenario.run.workload
     asked = question.batch_tokens is not None or question.workload is not None
-    if asked or question.tunes or model.unit == "images":
+    if asked or question.tunes:
         return ()
-    most = float(critical_batch_tokens(workload.total_tokens)) / workload.batch_tokens
+    most = critical_batch(model, workload.total_tokens).tokens / workload.batch_tokens
     return tuple(workload.batch_tokens << power for power in range(1, int(max(1.0, most)).bit_length()))
 
 
 def _with_batches(scenario: Scenario, batches: Sequence[int]) -> Scenario:
     """Returns the scenario with an assumption that says which batches are tried."""
-    tokens = scenario.run.workload.total_tokens
-    price = float(batch_price(batches[-1], tokens) / batch_price(scenario.run.workload.batch_tokens, tokens)) - 1
+    model, least = scenario.run.model, scenario.run.workload.batch_tokens
+    unit, one = model.batch_unit, model.batch_unit_tokens
+    critical = critical_batch(model, scenario.run.workload.total_tokens)
+    price = float(critical.price(batches[-1]) / critical.price(least)) - 1
     source = (
-        f"in powers of two up to the critical batch of {format_count(float(critical_batch_tokens(tokens)))} (Zhang et "
-        f"al., 2024); the largest takes {price:.0%} more tokens for the same loss"
+        f"in powers of two up to the critical batch of {format_count(critical.tokens / one)} ({critical.source}); the "
+        f"largest takes {price:.0%} more {unit} for the same loss"
     )
-    unit, least = scenario.run.model.batch_unit, scenario.run.workload.batch_tokens
-    sizes = " to ".join(format_count(each / scenario.run.model.batch_unit_tokens) for each in (least, batches[-1]))
+    sizes = " to ".join(format_count(each / one) for each in (least, batches[-1]))
     tried = Assumption("batch", sizes, unit, "default", source, key="batch")
     others = (each for each in scenario.assumptions if each.key != "batch")
     return replace(scenario, assumptions=(*others, tried))

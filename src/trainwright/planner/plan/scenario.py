@@ -25,7 +25,7 @@ from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.counts.parallel.stages import STAGE_WASTE, stage_waste
 from trainwright.planner.forecast.switches import check_switches
-from trainwright.planner.plan.question import Question, filled, stretched, trained
+from trainwright.planner.plan.question import Question, check_precision, filled, stretched, trained
 from trainwright.planner.plan.sizes import AS_ASKED, passes_of, workload_of
 from trainwright.planner.plan.usual import as_usual
 from trainwright.planner.rates.catalogue import CATALOGUE
@@ -81,8 +81,15 @@ class Scenario:
     """Activations are offloaded by the software's habit alone: where no bus leads to host memory, they stay."""
     refuses: Refuses | None = None
     """Says why what trains does not execute a layout; None: software that is not asked."""
+    alone: Scenario | None = None
+    """The same on one device, where its software does more by itself than on several; None: it does not."""
     on_this_machine: bool = False
     """On this one machine nobody asks what a run needs of a node, or how sure its verdict is."""
+
+    def placed(self, machines: ClusterSpec) -> Scenario:
+        """Returns the scenario of so many devices of such a kind."""
+        one = machines.devices == 1 and machines.device.kind == "cuda"
+        return self.alone if one and self.alone is not None else self
 
 
 def _unmeasured(question: Question) -> Mapping[str, str]:
@@ -101,15 +108,16 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
         RecipeError: an unknown device, link, cloud or stack (with near names), software that does not run it, or sizes
             that cannot be.
     """
+    check_precision(question)
     asked, question = question, replace(filled(question), model=trained(question))
     machines = question.cluster()
     here = question.here if names_here(question.on) else None
     with about("stack"):
-        software = stack(question.stack)
+        software = _kept_as_asked(stack(question.stack), question)
     assumptions = [*of_unmeasured(_unmeasured(question), question.optimizer), *of_kernels(question.kernels)]
     said = question.activation_offload
     question, usual = as_usual(question, software, machines, assumptions.append, placed=placed)
-    workload = workload_of(question, machines, software, assumptions)
+    workload = workload_of(question, machines, software, assumptions, placed=placed)
     if placed:
         assumptions = [_of_one_cluster(each, question) for each in assumptions]
     question = stretched(question, workload.sequence_tokens, assumptions)
@@ -153,6 +161,13 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     )
 
 
+def _kept_as_asked(software: Stack, question: Question) -> Stack:
+    """Returns software whose adapters are in 16 bits, too, where ``states`` asks for all of it in them."""
+    if question.states != "pure" or not question.adapts or software.states == "pure":
+        return software
+    return replace(software, memory=replace(software.memory, adapter_bytes=2.0))
+
+
 def _run_of(question: Question, workload: Workload, machines: ClusterSpec, software: Stack) -> RunSpec:
     return RunSpec(
         model=question.model,
@@ -193,9 +208,9 @@ def _as_asked(question: Question, workload: Workload) -> list[Assumption]:
     """Returns what was asked for of the run's length and states; a batch says itself where it is rounded."""
     if question.workload is not None:
         return []
-    unit = question.model.unit
+    model, unit = question.model, question.model.batch_unit
     entries = (
-        (question.tokens, _asked("length", float(question.tokens or 0), "", name=unit)),
+        (question.tokens, _asked("length", (question.tokens or 0) / model.batch_unit_tokens, "", name=unit)),
         (question.sequence_tokens, _asked("sequence", float(workload.sequence_tokens), "tokens")),
         (question.states, _asked("states", workload.states, "", name="how trained weights are kept")),
     )
@@ -210,8 +225,7 @@ def _of_one_cluster(entry: Assumption, question: Question) -> Assumption:
     """Returns an assumption, a default batch with what a search takes in its place."""
     if entry.key != "batch" or question.batch_tokens is not None or question.tunes:
         return entry
-    others = "takes one for all clusters" if question.model.unit == "images" else "tries larger ones too"
-    return replace(entry, source=f"{entry.source}; recommend {others}")
+    return replace(entry, source=f"{entry.source}; recommend tries larger ones too")
 
 
 def _clouds(question: Question) -> tuple[str, ...] | None:

@@ -10,16 +10,16 @@ from typing import Any
 from trainwright.core.errors import RecipeError, about
 from trainwright.core.frozen import dataclass
 from trainwright.core.units import at_least_one, format_count
-from trainwright.planner.cost.scaling_laws import critical_batch_tokens
+from trainwright.planner.cost.scaling_laws import critical_batch
 from trainwright.planner.counts.adapters import beside
 from trainwright.planner.counts.lengths import spread_of
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.plan.question import Question, meant_kernels
-from trainwright.spec.convnet import transformer
+from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.parts.batch_sizes import BatchPart, BatchSizes
-from trainwright.spec.plan import Assumption
+from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Adapter, Frozen, MomentDtype, Precision, Workload
 
@@ -48,6 +48,8 @@ CLASSIFIED_BATCH = 32
 """Devlin et al. (2018), appendix A.3: 16 or 32."""
 IMAGENET, IMAGENET_EPOCHS = 1_281_167, 90.0
 IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
+"""Goyal et al. (2017, arXiv 1706.02677): 32 on each of 256 GPUs are as good as 256 in all. The least are those of He et
+al. (2016, arXiv 1512.03385, section 3.4) and of Touvron et al. (2021, arXiv 2012.12877, table 9)."""
 AS_ASKED = "as asked"
 """The source of what a user said in full."""
 
@@ -64,8 +66,12 @@ class _Data:
     source: str
 
 
-def workload_of(question: Question, machines: ClusterSpec, software: Stack, assumptions: list[Assumption]) -> Workload:
+def workload_of(
+    question: Question, machines: ClusterSpec, software: Stack, assumptions: list[Assumption], *, placed: bool = True
+) -> Workload:
     """Returns the steps that are meant; appends an assumption for each size that the question leaves open.
+
+    Where it is not ``placed``, the cluster is one of many that are tried, with larger batches, too.
 
     Raises:
         RecipeError: a size that cannot be.
@@ -73,7 +79,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
     note = assumptions.append
     sequence = sequence_of(question, note)
     tokens = _tokens_of(question, sequence, note)
-    batch = _batch_of(question, machines, sequence, tokens, note)
+    batch = _batch_of(question, machines, sequence, tokens, note, placed=placed)
     precision = usable_precision(machines.device, question.precision, software)
     if question.precision is None:
         first, *others = software.runs.precisions
@@ -153,6 +159,9 @@ def _adapter_of(question: Question, note: Note) -> Adapter:
 def _moments(question: Question, software: Stack, note: Note) -> MomentDtype | None:
     """Returns the moments' format: where that is left open, as bitsandbytes' paged AdamW or the software has it."""
     usual, tuned = question.moments, question.tunes and question.optimizer in (None, "adamw")
+    if usual is not None and question.optimizer in ("adafactor", "plain-sgd"):
+        what, seen = "this optimizer has no moments to keep in other bits", f"{usual} with {question.optimizer}"
+        raise RecipeError(what, field="moments", seen=seen, expected="adamw, muon or sgd")
     if usual is None and question.paged_moments:
         usual, source = "fp32", "bitsandbytes' paged 32-bit AdamW, whatever weights are; `moments` int8: its 8-bit one"
     elif usual is None and tuned and question.model.is_divisible and software.moments is not None:
@@ -218,7 +227,7 @@ def _tokens_of(question: Question, sequence: int, note: Note) -> int:
     usual = _usual(question, sequence)
     examples = question.examples or usual.examples
     epochs = usual.epochs if question.epochs is None else question.epochs
-    each = question.example_tokens or usual.tokens
+    each, model = question.example_tokens or usual.tokens, question.model
     tokens = max(1, round(examples * epochs * each))
     if tokens > MOST_TOKENS:
         field = next((name for name in ("epochs", "examples") if getattr(question, name) is not None), "example_tokens")
@@ -227,8 +236,13 @@ def _tokens_of(question: Question, sequence: int, note: Note) -> int:
     size = "" if each == 1 else f" of {each:,} tokens"
     times = "once" if epochs == 1 else f"{epochs:g} times"
     source = f"{examples:,} examples{size}, {times}; {usual.source}"
-    note(Assumption(question.model.unit, float(tokens), "", "given" if given else "default", source, key="length"))
+    counted, origin = tokens / model.batch_unit_tokens, _origin(given)
+    note(Assumption(model.batch_unit, counted, "", origin, source, key="length"))
     return tokens
+
+
+def _origin(is_given: bool) -> Origin:
+    return "given" if is_given else "default"
 
 
 def _at_least_a_sequence(question: Question, sequence: int) -> int:
@@ -279,7 +293,8 @@ def _lengths_of(question: Question, sequence: int, tokens: int, note: Note) -> t
         f"log-normal, deviation {spread:.2f} of the logarithm: the longest of {examples:,.0f} is as long as a sequence"
     )
     source = f"assumed: {how}; each is padded to the longest of its micro batch"
-    note(Assumption("lengths of examples", value, "tokens", "default", source, key="lengths"))
+    origin = _origin(question.example_tokens is not None)
+    note(Assumption("lengths of examples", value, "tokens", origin, source, key="lengths"))
     return mean, spread
 
 
@@ -299,7 +314,9 @@ def _usual(question: Question, sequence: int) -> _Data:
     return _Data(examples=EXAMPLES, epochs=1.0, tokens=sequence, source="each as long as a sequence, by default once")
 
 
-def _batch_of(question: Question, machines: ClusterSpec, sequence: int, tokens: int, note: Note) -> int:
+def _batch_of(
+    question: Question, machines: ClusterSpec, sequence: int, tokens: int, note: Note, *, placed: bool
+) -> int:
     """Returns the tokens of a step's batch, in whole sequences; notes an assumption where they are not as given.
 
     Raises:
@@ -307,12 +324,15 @@ def _batch_of(question: Question, machines: ClusterSpec, sequence: int, tokens: 
     """
     if question.batch_tokens is not None:
         asked = at_least_one(question.batch_tokens, field="batch_tokens")
+        if asked > max(tokens, sequence):
+            what, fix = "a batch is longer than the run", "set `tokens`, or `examples`, for a longer one"
+            expected = f"at most the {tokens:,} tokens of the run"
+            raise RecipeError(what, field="batch_tokens", seen=f"{asked:,}", expected=expected, fix=fix)
         return _rounded(asked, sequence, machines.devices, note)
-    if question.model.unit == "images":
-        images = IMAGES_PER_DEVICE * min(machines.devices, MOST_IMAGES // IMAGES_PER_DEVICE)
-        source = "32 a device, at most 8,192 (Goyal et al., 2017, arXiv 1706.02677)"
+    if question.model.sees_images and not question.tunes:
+        images, source = _images(question.model, machines.devices if placed else 1)
         note(Assumption("batch", float(images), "images", "default", source, key="batch"))
-        return images
+        return images * sequence
     if question.tunes:
         sequences = CLASSIFIED_BATCH if question.task == "classify" else TUNED_BATCH
         who = "as BERT is tuned" if question.task == "classify" else "as torchtune and ms-swift have it"
@@ -325,12 +345,19 @@ def _batch_of(question: Question, machines: ClusterSpec, sequence: int, tokens: 
     return batch
 
 
+def _images(model: AnyModel, devices: int) -> tuple[int, str]:
+    """Returns the images of a batch that people begin with, or as many more as give each device enough."""
+    least, who = (1024, "DeiT's") if model.unit == "tokens" else (256, "ResNet's")
+    more = IMAGES_PER_DEVICE * min(devices, MOST_IMAGES // IMAGES_PER_DEVICE)
+    return max(least, more), f"{who} {least:,}, or {IMAGES_PER_DEVICE} a device, at most {MOST_IMAGES:,} (Goyal, 2017)"
+
+
 def _critical_sequences(question: Question, machines: ClusterSpec, sequence: int, tokens: int) -> tuple[int, str]:
     """Returns the sequences of a batch up to the critical one, in a power of two or for each device as many."""
     large = total_parameters(question.model) > LARGE_PARAMETERS
     ceiling = LARGE_BATCH_CEILING_TOKENS if large else BATCH_CEILING_TOKENS
-    critical = float(critical_batch_tokens(float(tokens)))
-    sequences = max(1, 1 << int(math.log2(max(1.0, min(critical, ceiling) / sequence))))
+    critical = critical_batch(question.model, tokens)
+    sequences = max(1, 1 << int(math.log2(max(1.0, min(critical.tokens, ceiling) / sequence))))
     # Whole sequences for each device, where there are enough of them; else for as many groups of them as can be.
     if sequences >= machines.devices:
         sequences -= sequences % machines.devices
@@ -338,8 +365,8 @@ def _critical_sequences(question: Question, machines: ClusterSpec, sequence: int
         near = range(math.ceil(NEAR * sequences), sequences + 1)
         sequences = max(near, key=lambda each: (math.gcd(each, machines.devices), each))
     source = (
-        f"at most the critical batch of a run of {format_count(tokens)}, {critical / 1e6:,.2g}M (Zhang et al., 2024), "
-        f"and Llama's {format_count(ceiling)}"
+        f"at most the critical batch of a run of {format_count(tokens)}, {critical.tokens / 1e6:,.2g}M "
+        f"({critical.source}), and Llama's {format_count(ceiling)}"
     )
     return sequences, source
 

@@ -12,7 +12,7 @@ from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import did_you_mean, unknown
 from trainwright.core.units import parse_count
 from trainwright.hardware.catalogue.nodes import HERE, names_here
-from trainwright.planner.cost.scaling_laws import critical_batch_tokens
+from trainwright.planner.cost.scaling_laws import critical_batch
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import AXES, WORDS, mesh, parse_layout
 from trainwright.planner.plan.question import Question, filled
@@ -159,7 +159,7 @@ def sweep(question: Question, axis: str, values: Sequence[str]) -> Sweep:
     grown = [(value, replace(fixed, batch_tokens=smallest * _nodes(value))) for value in values]
     weak = [_point(value, _with_nodes(question, _nodes(value)), "weak") for value, question in grown]
     both = _planned([*_efficient(strong), *_efficient(weak)], axis)
-    critical = float(critical_batch_tokens(float(base.total_tokens)))
+    critical = critical_batch(question.model, base.total_tokens).tokens
     return Sweep(axis=axis, points=both, stops_at=_stops_at(both), critical_batch_tokens=critical)
 
 

@@ -13,7 +13,7 @@ from trainwright.planner.plan.sizes import sequence_of
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption
 from trainwright.spec.stack import Habit, Stack, Usual
-from trainwright.spec.workload import Offload, Recompute, ZeroStage
+from trainwright.spec.workload import Offload, Recompute, Workload, ZeroStage
 
 USUAL = "usual_"
 """How keys of assumptions about what software does by itself begin."""
@@ -94,6 +94,18 @@ def habits(assumptions: Iterable[Assumption], software: Stack) -> str:
     found = [f"{each.name} {each.value}" for each in assumptions if each.key.startswith(USUAL)]
     who = "most software for tuning" if software.name == DEFAULT else software.name
     return f"as {who} does by default: {', '.join(found)}" if found else ""
+
+
+def alone_fields(assumptions: Iterable[Assumption], workload: Workload) -> dict[str, str | bool]:
+    """Returns the fields of a question that ask for what software does by itself on one device alone."""
+    habits = {each.key.removeprefix(USUAL): each.value for each in assumptions if each.key.startswith(USUAL)}
+    switches = ("update_in_backward", "paged_moments")
+    fields: dict[str, str | bool] = {name: habits[name] == "on" for name in switches if name in habits}
+    if "moments" in habits:
+        fields["moments"] = str(habits["moments"])
+    if "batch" in habits:
+        fields["batch_tokens"] = str(workload.batch_tokens)
+    return fields
 
 
 def _habit(question: Question, software: Stack, habit: Habit) -> Usual | None:

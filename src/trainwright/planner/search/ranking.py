@@ -27,6 +27,10 @@ WASTE = 2.0
 """Contract over run beyond which nobody signs it, unless a budget or a deadline asks for that."""
 DEARER = 1.25
 """What a faster way may cost, over the cheapest."""
+WORTH_RENTING = 2.0
+"""How much faster than what costs nothing a way is that is named beside it."""
+AS_FAST = 1.05
+"""Within so much of the fastest the cheapest is as good: predictions, and equal runs, differ by more."""
 MATERIAL = 1.1
 """How many times less a way that may not fit has to take or to cost to be named beside those that surely fit."""
 
@@ -187,11 +191,11 @@ class Recommendation:
             surest = _surest(known)
         fastest = min(surest, key=_seconds)
         near = [option for option in surest if _dollars(option)[0] <= DEARER * _dollars(cheapest)[0]]
-        named = [
-            ("cheapest", cheapest),
-            (f"fastest within {DEARER:.2f} times that", min(near, key=_seconds)),
-            ("fastest", fastest),
-        ]
+        named = [("cheapest", cheapest), (f"fastest within {DEARER:.2f} times that", min(near, key=_seconds))]
+        if not cheapest.usd:  # of what costs nothing no multiple says what it is worth to be faster
+            rented = [option for option in surest if option.usd and option.seconds <= cheapest.seconds / WORTH_RENTING]
+            named[1:] = [("cheapest that is twice as fast", min(rented, key=_dollars))] if rented else []
+        named.append(("fastest", fastest))
         cheaper, faster = min(known, key=_dollars), min(known, key=_seconds)
         if MATERIAL * _dollars(cheaper)[0] < _dollars(cheapest)[0]:
             named.append(("cheaper if it fits", cheaper))
@@ -229,7 +233,7 @@ def ranked(options: Iterable[Option], refused: Iterable[Refusal], goals: Goals) 
         usd = [each if _soon(option) else np.nan for option, each in zip(found, usd, strict=True)]
     front = pareto_front([option.seconds for option in found], usd)
     marked = [replace(each, front=True) if on else each for each, on in zip(found, front, strict=True)]
-    met = sorted((option for option in marked if goals.met_by(option)), key=goals.order)
+    met = _cheapest_first(sorted((option for option in marked if goals.met_by(option)), key=goals.order), goals)
     missed = _missed(marked, goals)
     if goals.are_open and met:
         soon = [option for option in met if _soon(option)]
@@ -240,6 +244,17 @@ def ranked(options: Iterable[Option], refused: Iterable[Refusal], goals: Goals) 
     near = () if met and (goals.are_open or not met[0].doubt) else closest(marked, goals)
     left_out = (*refused, *missed)
     return Recommendation(options=tuple(met), closest=near, refused=left_out, goals=goals, own=_own(marked, goals))
+
+
+def _cheapest_first(met: list[Option], goals: Goals) -> list[Option]:
+    """Returns the ways with the cheapest of the about fastest first, where a budget alone is given."""
+    if goals.budget_usd is None or goals.deadline_s is not None or not met:
+        return met
+    first = met[0]
+    near = [each for each in met if each.seconds <= AS_FAST * first.seconds]
+    sure = [each for each in near if (each.unsure, bool(each.doubt)) == (first.unsure, bool(first.doubt))]
+    best = min(sure, key=_dollars)
+    return [best, *(each for each in met if each is not best)]
 
 
 def _soon(option: Option) -> bool:

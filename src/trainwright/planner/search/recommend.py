@@ -18,23 +18,17 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.nodes import cluster, node_size
-from trainwright.hardware.prices.clouds import CONTRACT_S
-from trainwright.hardware.prices.networks import why_single
 from trainwright.hardware.prices.price_list import PriceList, given_price, price_list
-from trainwright.planner.cost.keeping import Kept, egress_usd, kept_of, storage_of, storage_usd
-from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
-from trainwright.planner.cost.scaling_laws import batch_price, held_rate_s
-from trainwright.planner.counts.layouts import FixedLayout
-from trainwright.planner.counts.parameters import active_parameters
+from trainwright.planner.cost.keeping import kept_of
+from trainwright.planner.cost.scaling_laws import critical_batch
+from trainwright.planner.counts.layouts import FixedLayout, Numbers
 from trainwright.planner.counts.work import usable_precision
-from trainwright.planner.forecast.forecast import Forecast
-from trainwright.planner.forecast.memory.table import usable_bytes
 from trainwright.planner.forecast.networks import counted
-from trainwright.planner.search.candidates import parallel_plan
-from trainwright.planner.search.layouts import compare, too_large
+from trainwright.planner.search.bought import bought
+from trainwright.planner.search.layouts import Compared, compare, too_large
 from trainwright.planner.search.memo import Memo
 from trainwright.planner.search.offers import GIVEN, PRICE_KINDS, Offer, offers, owned
-from trainwright.planner.search.ranking import WASTE, Goals, Option, Recommendation, Refusal, ranked
+from trainwright.planner.search.ranking import Goals, Option, Recommendation, Refusal, ranked
 from trainwright.planner.search.table import Pruned
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.run import RunSpec
@@ -43,20 +37,32 @@ from trainwright.spec.workload import Precision, Workload
 MOST_DEVICES = 16_384
 PROCESSORS = "processors"
 """Devices that are left out unless they are named."""
-FEW_SEQUENCES = 4
-"""Sequences of a batch for each device at which twice the batch gains nothing more."""
-ENDLESS = 10.0
-"""Wall-clock over the own time of steps and validations beyond which a run is no way to train."""
+FEW_SEQUENCES, FEW_TOKENS, FEW_IMAGES = 4, 1 << 15, 128
+"""Of a batch for each device, at which twice the batch gains nothing more: whichever are more sequences."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Numbers of devices on which one and the same run is looked at: with ``runs`` in larger batches, ascending."""
+
+    runs: tuple[RunSpec, ...]
+    layout: FixedLayout
+    counts: Sequence[int]
+
+    def of_batch(self, sequences: Numbers, values: Sequence[int]) -> Numbers:
+        """Returns [L] of each layout's batch the value that its run has."""
+        return np.select([sequences == each.workload.batch_sequences for each in self.runs], values).astype(np.float64)
 
 
 @dataclass(slots=True)
 class _Search:
     """What is asked, and what was found on the way."""
 
-    runs: tuple[RunSpec, ...]
-    """The run, and the same one with larger batches, ascending."""
+    run: RunSpec
+    whole: _Part
+    """The run on all numbers of devices, and the same one with larger batches."""
+    alone: _Part | None
     precision: Precision | None
-    layout: FixedLayout
     frugal: bool
     data_bytes: float | None
     flops_per_s: float | None
@@ -65,23 +71,21 @@ class _Search:
     rules: dict[str, Pruned] = field(default_factory=dict)
     memo: Memo = field(default_factory=Memo)
 
-    @property
-    def steps(self) -> list[int]:
-        """Returns the steps of each run."""
-        return [run.workload.steps for run in self.runs]
+    def parts(self, machines: ClusterSpec, counts: Sequence[int]) -> list[_Part]:
+        """Returns the runs that are looked at on so many devices: one device's apart where its software does more."""
+        alone = self.alone if machines.device.kind == "cuda" and 1 in counts else None
+        parts = [] if alone is None else [alone]
+        rest = counts if alone is None else [count for count in counts if count > 1]
+        return [*parts, *([replace(self.whole, counts=rest)] if rest else [])]
 
-    @property
-    def tokens(self) -> list[int]:
-        """Returns the tokens of each run."""
-        return [run.workload.total_tokens for run in self.runs]
-
-    def on(self, machines: ClusterSpec) -> list[RunSpec]:
+    def on(self, machines: ClusterSpec, part: _Part) -> list[RunSpec]:
         """Returns the runs on one cluster, in the precision asked for, else in the one that its device takes."""
-        precision = usable_precision(machines.device, self.precision, self.runs[0].stack)
+        first = part.runs[0]
+        precision = usable_precision(machines.device, self.precision, first.stack)
         changed: dict[str, Any] = {"precision": precision}
-        if "activation_offload" in self.runs[0].stack.usual:  # by itself it does so where it can
-            changed["activation_offload"] = machines.node.bus is not None and self.runs[0].workload.activation_offload
-        return [replace(run, cluster=machines, workload=replace(run.workload, **changed)) for run in self.runs]
+        if "activation_offload" in first.stack.usual:  # by itself it does so where it can
+            changed["activation_offload"] = machines.node.bus is not None and first.workload.activation_offload
+        return [replace(run, cluster=machines, workload=replace(run.workload, **changed)) for run in part.runs]
 
     def refuse(self, kind: Literal["device", "precision", "price"], name: str, reason: str, count: int = 1) -> None:
         """Adds what was left out for a reason."""
@@ -123,6 +127,7 @@ def recommend(
     most_devices: int | None = None,
     layout: FixedLayout | None = None,
     batches: Sequence[int] = (),
+    alone: tuple[RunSpec, FixedLayout] | None = None,
     frugal: bool = False,
     data_bytes: float | None = None,
     flops_per_s: float | None = None,
@@ -144,8 +149,9 @@ def recommend(
         price_kinds: on demand, spot (with expected interruptions), reserved.
         most_devices: of one run; None: ``MOST_DEVICES``, and one node where adapters are trained.
         layout: what is fixed of it.
+        alone: the run, and what is fixed of its layout, as its software does it on one device; None: as on several.
         frugal: of layouts about as fast, that which needs least memory is taken.
-        batches: tokens of larger batches that are tried too, each with the tokens that it needs (``batch_price``).
+        batches: tokens of larger batches that are tried too, each with the tokens that it needs.
         data_bytes: of the data set in storage; None: of the run's tokens.
         flops_per_s: a rate of each device, at which each way says its time, too.
         prices: the price lists, unless given.
@@ -154,19 +160,32 @@ def recommend(
         RecipeError: an unknown device or cloud, or a given price of a device that is not looked at.
     """
     goals, prices, given = goals or Goals(), prices or price_list(), given or {}
-    search = _Search(_batched(run, batches), precision, layout or FixedLayout(), frugal, data_bytes, flops_per_s)
+    parts = _parts(run, batches, layout or FixedLayout(), alone)
+    search = _Search(run, *parts, precision, frugal, data_bytes, flops_per_s)
     rented = _all_read(given, _largest(search, devices, most_devices), have)
     search.memo = Memo.of(replace(run, cluster=each) for each in (*have, *rented))
     _survey_owned(search, have, have_usd_per_device_hour or {}, have_idle_usd_per_device_hour or {}, goals)
     where = {"clouds": clouds, "regions": regions}
     for machines in rented:
         name, size = machines.device.name, machines.node.devices
-        bought = _given(given, name) or offers(name, prices, node_devices=size, kinds=price_kinds, **where)
-        if (clouds or regions) and not bought[0].provider:
-            search.refuse("price", name, f"no known price in these {'clouds' if regions is None else 'regions'}")
-        else:
-            _survey(search, machines, bought, goals)
+        ways = _given(given, name) or offers(name, prices, node_devices=size, kinds=price_kinds, **where)
+        _survey_rented(search, machines, ways, goals, where)
     return ranked(search.options, search.all_refused(), goals)
+
+
+def _survey_rented(
+    search: _Search,
+    machines: ClusterSpec,
+    ways: Sequence[Offer],
+    goals: Goals,
+    where: Mapping[str, Sequence[str] | None],
+) -> None:
+    """Adds all options on what can be rented; without a known price nothing where clouds or regions are asked for."""
+    if ways[0].provider or not any(where.values()):
+        _survey(search, machines, ways, goals)
+        return
+    places = "clouds" if where["regions"] is None else "regions"
+    search.refuse("price", machines.device.name, f"no known price in these {places}")
 
 
 def _survey_owned(
@@ -210,10 +229,18 @@ def _batched(run: RunSpec, batches: Sequence[int]) -> tuple[RunSpec, ...]:
     return (run, *(_with_batch(run, each) for each in sorted(batches)))
 
 
+def _parts(
+    run: RunSpec, batches: Sequence[int], layout: FixedLayout, alone: tuple[RunSpec, FixedLayout] | None
+) -> tuple[_Part, _Part | None]:
+    """Returns the run on several devices, with its larger batches, and on one where that is another."""
+    return _Part(_batched(run, batches), layout, ()), None if alone is None else _Part((alone[0],), alone[1], (1,))
+
+
 def _with_batch(run: RunSpec, batch_tokens: int) -> RunSpec:
     """Returns the run with a larger batch and as many tokens as that needs for the same loss."""
     workload, tokens = run.workload, run.workload.total_tokens
-    dearer = batch_price(batch_tokens, tokens) / batch_price(workload.batch_tokens, tokens)
+    critical = critical_batch(run.model, tokens)
+    dearer = critical.price(batch_tokens) / critical.price(workload.batch_tokens)
     steps = math.ceil(tokens * max(1.0, float(dearer)) / batch_tokens)
     return replace(run, workload=replace(workload, batch_tokens=batch_tokens, steps=steps))
 
@@ -227,7 +254,7 @@ def largest_cluster(name: str, workload: Workload, most_devices: int | None = No
 
 def _largest(search: _Search, devices: Sequence[str] | None, most_devices: int | None) -> list[ClusterSpec]:
     """Returns the largest cluster of each device, sorted by what their layouts need alike."""
-    run = search.runs[0]
+    run = search.run
     every = (catalogue_device(name) for name in (device_names() if devices is None else devices))
     wanted = {each.name: each for each in every}
     if devices is None:  # processors are many, slow, and in no price list: those that are asked for alone
@@ -260,131 +287,57 @@ def _survey(
 ) -> None:
     """Adds all options on one kind of device; ``thorough``: of what is there, as a plan looks for them."""
     name, counts = machines.device.name, device_counts(machines, finer=goals.deadline_s is not None)
-    try:
-        run, *larger = search.on(machines)
-        compared = compare(
-            *(run, counts),
-            thorough=thorough,
-            layout=search.layout,
-            frugal=search.frugal,
-            larger=_worth(run, larger, counts),
-            memo=search.memo,
-        )
-    except RecipeError as error:
-        search.refuse("precision" if error.field == "precision" else "device", name, error.what)
-        return
-    search.count(compared.pruned)
-    if not compared.fits.any():
-        reasons = [each.reason for each in compared.pruned if each.rule in {"states", "activations"}]
-        wanted = " as asked" if search.layout else ""
-        nothing = f"no layout{wanted} divides model and batch over up to {machines.devices:,} devices"
-        search.refuse("device", name, reasons[-1] if reasons else nothing)
-        return
-    sequences = compared.layouts.batch_sequences
-    steps = np.select([sequences == each.workload.batch_sequences for each in (run, *larger)], search.steps)
-    best = compared.best(steps.astype(np.float64))
-    fastest, held = compared.forecast(best), kept_of(run, data_bytes=search.data_bytes)
-    for offer in ways:
-        search.options += _bought(search, fastest, held, offer, goals)
+    unfit = []
+    for part in search.parts(machines, counts):
+        try:
+            run, *larger = search.on(machines, part)
+            compared = compare(
+                *(run, part.counts),
+                thorough=thorough,
+                layout=part.layout,
+                frugal=search.frugal,
+                larger=_worth(run, larger, part.counts),
+                memo=None if part is search.alone else search.memo,
+            )
+        except RecipeError as error:
+            search.refuse("precision" if error.field == "precision" else "device", name, error.what)
+            return
+        search.count(compared.pruned)
+        if not compared.fits.any():
+            unfit.append(_why_unfit(compared, part, machines))
+            continue
+        steps = part.of_batch(compared.layouts.batch_sequences, [each.workload.steps for each in part.runs])
+        fastest = compared.forecast(compared.best(steps))
+        tokens = part.of_batch(fastest.layouts.batch_sequences, [each.workload.total_tokens for each in part.runs])
+        for offer in ways:
+            search.options += bought(
+                fastest,
+                offer,
+                kept_of(run, data_bytes=search.data_bytes),
+                tokens=tokens,
+                goals=goals,
+                refuse=lambda *left_out: search.refuse("price", *left_out),
+                flops_per_s=search.flops_per_s,
+            )
+    if unfit and len(unfit) == len(search.parts(machines, counts)):
+        search.refuse("device", name, unfit[-1])
+
+
+def _why_unfit(compared: Compared, part: _Part, machines: ClusterSpec) -> str:
+    """Returns why a run fits on no number of a cluster's devices."""
+    reasons = [each.reason for each in compared.pruned if each.rule in {"states", "activations"}]
+    wanted = " as asked" if part.layout else ""
+    nothing = f"no layout{wanted} divides model and batch over up to {machines.devices:,} devices"
+    return reasons[-1] if reasons else nothing
 
 
 def _worth(run: RunSpec, larger: Sequence[RunSpec], counts: Sequence[int]) -> list[tuple[Workload, Sequence[int]]]:
     """Returns larger batches with the numbers of devices that the one before leaves idle."""
     found: list[tuple[Workload, Sequence[int]]] = []
+    filling = FEW_IMAGES if run.model.unit == "images" else FEW_TOKENS // run.workload.sequence_tokens
+    enough = max(FEW_SEQUENCES, filling)
     for smaller, each in pairwise((run, *larger)):
-        counts = [count for count in counts if count * FEW_SEQUENCES > smaller.workload.batch_sequences]
+        counts = [count for count in counts if count * enough > smaller.workload.batch_sequences]
         if counts:
             found.append((each.workload, counts))
     return found
-
-
-def _bought(search: _Search, fastest: Forecast, held: Kept, offer: Offer, goals: Goals) -> list[Option]:
-    """Returns the fastest layout of each number of devices, bought so; ``held`` is what its run keeps."""
-    run, billing, devices = fastest.run, offer.billing, fastest.layouts.devices
-    hourly = offer.hourly_usd(devices)
-    sequences = fastest.layouts.batch_sequences
-    tokens = np.select([sequences == each.workload.batch_sequences for each in search.runs], search.tokens)
-    cost = run_cost(
-        fastest,
-        run,
-        total_tokens=tokens.astype(np.float64),
-        usd_per_device_hour=hourly,
-        settings=RunSettings(spot_provider=offer.spot_provider, billing=billing),
-    )
-    ends = cost.seconds < ENDLESS * (cost.parts.steps_s + cost.parts.evaluation_s) + cost.parts.start_s
-    there = np.ones_like(ends) if billing is None else devices <= billing.most_devices
-    used = np.ones_like(ends)
-    if billing is not None and goals.are_open:
-        paid = billing.billed_s(cost.seconds, devices)
-        used = (paid < CONTRACT_S) | (paid <= WASTE * cost.seconds)
-    name = f"{run.cluster.device.name} {offer.kind}"
-    alone = "" if offer.kind is None else why_single(offer.provider, run.cluster)
-    joined = (devices <= run.cluster.node.devices) | (not alone)
-    for kept, reason in (
-        (ends, "interruptions come faster than work is kept"),
-        (there, "more devices than are to be had at once"),
-        (used, "a contract or a term of which most would be paid for nothing"),
-        (joined, alone),
-    ):
-        if not kept.all():
-            search.refuse("price", name, reason, int(np.sum(~kept)))
-    most = np.inf if offer.devices is None else offer.devices
-    places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there & used & joined)
-    facts = storage_of(offer.price)
-    rate, active, trained = search.flops_per_s, active_parameters(run.model), cost.steps * fastest.step_tokens
-    columns = {
-        **_columns(fastest, cost),
-        "usd_per_device_hour": hourly,
-        "storage_usd": storage_usd(held, cost.seconds, facts),
-        "at_rate_s": None if rate is None else held_rate_s(active, trained, devices=devices, flops_per_s=rate),
-    }
-    nothing, egress = (None,) * len(places), egress_usd(held, facts)
-    values = (nothing if each is None else each[places].tolist() for each in columns.values())
-    rows = (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
-    return [
-        _option(fastest, offer, int(place), row, egress_usd=egress) for place, row in zip(places, rows, strict=True)
-    ]
-
-
-def _columns(fastest: Forecast, cost: RunCost) -> dict[str, np.ndarray | None]:
-    """Returns [L] what an option says of each layout, by its names."""
-    run, layouts = fastest.run, fastest.layouts
-    device = run.cluster.device
-    batch_tokens = layouts.batch_sequences * run.workload.sequence_tokens
-    return {
-        "batch_tokens": batch_tokens.astype(np.intp),
-        "tokens": (cost.steps * fastest.step_tokens).astype(np.intp),
-        "seconds": cost.seconds,
-        "low_s": cost.low_s,
-        "high_s": cost.high_s,
-        "usd": cost.usd,
-        "usd_low": cost.usd_low,
-        "usd_high": cost.usd_high,
-        "step_s": fastest.step_s,
-        "mfu": fastest.mfu,
-        "memory_bytes": fastest.memory.total_bytes(device),
-        "kwh": cost.kwh,
-        "interruptions": cost.parts.interruptions,
-        "checkpoint_interval_s": cost.parts.checkpoint_interval_s,
-        "unsure": fastest.memory.uncertain(device),
-        "billed_s": cost.billed_s,
-    }
-
-
-def _option(fastest: Forecast, offer: Offer, place: int, row: Mapping[str, Any], *, egress_usd: float | None) -> Option:
-    machines, (parallel, recompute) = fastest.run.cluster, parallel_plan(fastest.layouts, place)
-    devices = int(fastest.layouts.devices[place])
-    return Option(
-        device=machines.device.name,
-        devices=devices,
-        nodes=max(1, devices // machines.node.devices),
-        parallel=parallel,
-        recompute=recompute,
-        precision=fastest.run.workload.precision,
-        provider=offer.provider,
-        price_kind=offer.kind,
-        price=offer.price,
-        egress_usd=egress_usd,
-        memory_available_bytes=usable_bytes(machines.device),
-        **row,
-    )

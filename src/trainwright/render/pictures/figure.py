@@ -13,7 +13,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import MachineError, MissingPackage, RecipeError
 
 if TYPE_CHECKING:
@@ -93,6 +92,8 @@ def drawable(path: Path) -> Path:
 @contextmanager
 def picture(path: Path, title: str = "", *, height: float) -> Iterator[Figure]:
     """A figure in the project's style, written to ``path`` whole or not at all when it is drawn."""
+    from trainwright.artifact.store import write_atomically
+
     drawable(path)
     try:
         from matplotlib import style

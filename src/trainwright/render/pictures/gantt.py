@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from trainwright.artifact.store import write_atomically
 from trainwright.core.frozen import dataclass
 from trainwright.core.units import format_seconds
 from trainwright.render.pictures.bars import PHASE_TONES
@@ -34,6 +33,8 @@ def gantt(lanes: Sequence[Lane], path: Path, *, title: str) -> None:
     Raises:
         MachineError: the file cannot be written.
     """
+    from trainwright.artifact.store import write_atomically
+
     end_s = max(end for lane in lanes for *_, end in lane.bars)
     phases = [name for name in PHASE_TONES if any(name == bar[0] for lane in lanes for bar in lane.bars)]
     below = TOP + LANE * len(lanes)

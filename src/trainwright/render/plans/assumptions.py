@@ -9,6 +9,8 @@ from trainwright.core.units import format_seconds
 from trainwright.render.numbers import number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from trainwright.spec.plan import Assumption
 
 SHORT = 72
@@ -20,6 +22,11 @@ LONG = 112
 def assumption_row(entry: Assumption, *, whole: bool = True) -> tuple[str, str, str, str]:
     """Returns an assumption's row; a long source is cut to its first clauses unless all of it is wanted."""
     return entry.name, _value(entry), entry.origin, entry.source if whole else shortened(entry.source)
+
+
+def lengths_assumed(entries: Iterable[Assumption]) -> str:
+    """Returns a remark that nobody said how long examples are; empty where somebody did."""
+    return " (assumed)" if any(each.key == "lengths" and each.origin == "default" for each in entries) else ""
 
 
 def _value(entry: Assumption) -> str:

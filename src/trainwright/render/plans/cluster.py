@@ -15,8 +15,9 @@ from trainwright.planner.plan.layout import mesh
 from trainwright.planner.plan.usual import habits
 from trainwright.render.numbers import energy, expected, format_rate, number, share
 from trainwright.render.page import Page
-from trainwright.render.plans.assumptions import LONG, assumption_row, shortened
+from trainwright.render.plans.assumptions import LONG, assumption_row, lengths_assumed, shortened
 from trainwright.render.plans.first_screen import memory_bar, show_first
+from trainwright.spec.workload import ParallelPlan
 
 if TYPE_CHECKING:
     from trainwright.planner.cost.keeping import Keeping
@@ -120,7 +121,8 @@ def _what(plan: Plan, question: Question) -> str:
     if counted != unit:
         length = f", {counted} of {one:,} tokens"
     if work.example_tokens is not None:
-        length = f", examples of {work.example_tokens:,} in the mean, padded, at most {work.sequence_tokens:,}"
+        assumed = lengths_assumed(plan.estimate.assumptions)
+        length = f", examples of {work.example_tokens:,} in the mean{assumed}, padded, at most {work.sequence_tokens:,}"
     trained, batch = format_count(work.total_tokens / one), format_count(work.step_tokens / one)
     most = "up to " if work.ramp else ""
     return (
@@ -203,9 +205,13 @@ def _show_speed(plan: Plan, page: Page) -> None:
 
 
 def _asked(question: Question) -> str:
-    """Returns what of the layout was asked for, in words."""
-    parts = ", ".join(f"{name}={value}" for name, value in question.layout.items())
-    return f"; asked: {parts}" if parts else ""
+    """Returns what of the layout was asked for, in words; of a recipe, which fixes all of it, what divides the run."""
+    parts = dict(question.layout)
+    if question.workload is not None:
+        usual = ParallelPlan()
+        parts = {name: value for name, value in parts.items() if value != getattr(usual, name, None)}
+    words = ", ".join(f"{name}={value}" for name, value in parts.items())
+    return f"; asked: {words}" if words else ""
 
 
 def _show_memory(plan: Plan, planned: Planned, page: Page) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_usd
-from trainwright.core.units import format_factor, format_seconds
+from trainwright.core.units import format_seconds
 from trainwright.planner.plan.assumptions import recommended
-from trainwright.planner.plan.layout import mesh
 from trainwright.planner.plan.usual import habits
 from trainwright.planner.search.joined import of_answers
 from trainwright.planner.search.offers import OWN
@@ -21,10 +20,10 @@ from trainwright.planner.search.recommend import PROCESSORS
 from trainwright.render.catalog.prices import old_prices
 from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
-from trainwright.render.plans.assumptions import assumption_row
+from trainwright.render.plans.assumptions import assumption_row, lengths_assumed
 from trainwright.render.plans.outlook import Named, outlook
 from trainwright.render.plans.rented import doubtful_lines, keeps_at_a_price, show_beside, show_doubtful, show_spot
-from trainwright.render.plans.ways import Looks, show_ways
+from trainwright.render.plans.ways import Looks, show_changes, show_ways
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +41,6 @@ ROWS, SHORT_ROWS = 10, 8
 DOUBTFUL_ROWS = 3
 UNPRICED_ROWS, SHORT_UNPRICED_ROWS = 5, 3
 REFUSED_ROWS = 12
-CHANGE_ROWS = 8
 ASSUMPTIONS = 3
 """That the first screen has."""
 ALIKE = 1.15
@@ -67,10 +65,15 @@ TOO_LARGE = ("states", "activations")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shown:
-    """What is shown beside a recommendation: ``mended`` says by cluster what would make the run fit there."""
+    """What is shown beside a recommendation.
+
+    ``mended`` says by cluster what would make the run fit there, ``kinds`` how many kinds of devices there are, of
+    which the best two are ``judged``.
+    """
 
     model_name: str
     judged: Pool | None
+    kinds: int
     mended: Mapping[str, tuple[Change, ...]]
     following: str
     """The command to type next."""
@@ -88,12 +91,13 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
     title = "closest" if recommendation.closest else "best of each device and kind of price"
     assumptions = [*of_answers(recommendation, scenario.run), *recommended(scenario)]
     rest = assumptions if page.verbose else _short_grounds(recommendation, assumptions)
+    rows = [*believed, *unpriced]
     if page.verbose:
         _show_whole(page, recommendation, (believed, doubtful, unpriced), looks, title=title, judged=shown.judged)
     else:
-        _show_short(page, believed, unpriced, looks, title=title, lines=1 + len(answer) + len(rest))
-    for name, rows in shown.mended.items():
-        _show_changes(page, name, rows)
+        rows = _show_short(page, believed, unpriced, looks, title=title, lines=1 + len(answer) + len(rest))
+    for name, changes in shown.mended.items():
+        show_changes(page, name, changes)
     refused = _refused(recommendation.refused, whole=page.verbose)
     if refused and (page.verbose or not recommendation.options):
         page.line()
@@ -102,7 +106,7 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
     page.table(("rests on", "value", "origin", "source"), [assumption_row(each, whole=page.verbose) for each in rest])
     if not page.verbose:
         page.line(_left_out(recommendation, len(assumptions), counted=not refused or bool(recommendation.options)))
-    _note_marks(page, (*believed, *unpriced))
+    _note_marks(page, rows)
     _warn(page, [option.price for option in every if option.price is not None and option.price.provider])
     if shown.following:
         page.line()
@@ -117,7 +121,8 @@ def _answer(scenario: Scenario, recommendation: Recommendation, shown: Shown, lo
     if by_default := habits(scenario.assumptions, scenario.run.stack):
         lines.append(by_default)
     if shown.judged is not None:
-        lines.append(shown.judged.verdict)
+        more = f"; of the {shown.kinds} kinds that are there no more than two are joined" if shown.kinds > 2 else ""
+        lines.append(f"{shown.judged.verdict}{more}")
     if every:
         lines.append(_range(recommendation.answers))
     lines += outlook(recommendation, looks.told, unfit=shown.mended if every else ())
@@ -159,8 +164,8 @@ def _ways(recommendation: Recommendation) -> tuple[list[Option], list[Option], l
 
 def _show_short(
     page: Page, believed: Sequence[Option], unpriced: Sequence[Option], looks: Looks, *, title: str, lines: int
-) -> None:
-    """Shows as many ways as the first screen has room for, beside so many other ``lines``."""
+) -> list[Option]:
+    """Shows as many ways as the first screen has room for, beside so many other ``lines``; returns the rows."""
     # At the end: names of columns with a blank line, what was left out, a blank line, the next command. A table of ways
     # has a blank line, a title and names of columns.
     room = SCREEN - lines - 5
@@ -168,10 +173,12 @@ def _show_short(
     unknown = unpriced[: max(0, min(SHORT_UNPRICED_ROWS, room - 3 - least - 3))] if believed else unpriced
     alone = unpriced[: 1 - bool(unknown)]
     room -= 3 + (3 + len(unknown)) * bool(unknown) + len(alone)
-    show_ways(page, believed[: min(SHORT_ROWS, max(LEAST_ROWS, room))], looks, title=title)
+    rows = [*believed[: min(SHORT_ROWS, max(LEAST_ROWS, room))]]
+    show_ways(page, rows, looks, title=title)
     for option in alone:
         page.line(f"fastest without a known price: {looks.told(option)}")
     show_ways(page, unknown, looks, title="fastest without a known price")
+    return [*rows, *unknown]
 
 
 def _show_whole(
@@ -244,11 +251,17 @@ def _what(scenario: Scenario, looks: Looks, model_name: str) -> str:
     work, unit = scenario.run.workload, scenario.run.model.batch_unit
     each = unit if unit == "images" else f"sequences of {work.sequence_tokens:,}"
     if work.example_tokens is not None:
-        each = f"examples of {work.example_tokens:,} in the mean, padded, at most {work.sequence_tokens:,}"
+        assumed = lengths_assumed(scenario.assumptions)
+        each = f"examples of {work.example_tokens:,} in the mean{assumed}, padded, at most {work.sequence_tokens:,}"
     optimizer = scenario.unmeasured.get("optimizer", work.optimizer)
     steps = f"{work.steps:,} steps of {work.batch_sequences:,} {each}"
-    if len(looks.batches) > 1:
-        steps = f"batches of {' or '.join(looks.counted(batch) for batch in looks.batches)}, {each}"
+    if set(looks.batches) - {work.batch_tokens}:
+        tokens = unit == "tokens" and work.example_tokens is None
+        counted = looks.counted if tokens else lambda batch: f"{batch // work.sequence_tokens:,}"
+        least, *_, most = (looks.batches[0], *looks.batches)
+        between = "to" if len(looks.batches) > 2 else "or"
+        sizes = counted(most) if least == most else f"{counted(least)} {between} {counted(most)}"
+        steps = f"batches of {sizes}{', ' if tokens else ' '}{each}"
     others = " where no row says another" if len(looks.precisions) > 1 else ""
     return (
         f"{model_name}: {looks.counted(work.total_tokens)} {unit} in {steps}; {looks.precisions[0]}{others}, "
@@ -320,25 +333,8 @@ def _dollars(option: Option) -> float:
 
 def _show_pool(page: Page, judged: Pool) -> None:
     page.line()
-    page.line(judged.verdict)
     rows = [(way.name, format_seconds(way.step_s), format_seconds(way.exchange_s)) for way in judged.ways]
     page.table(("way to use both", "a step", "of it between them"), rows)
-
-
-def _show_changes(page: Page, name: str, rows: Sequence[Change]) -> None:
-    page.line()
-    if not rows:
-        page.line(f"no change makes it fit on {name}")
-        return
-    table = [
-        (
-            f"{each.name}{' (adapters alone are trained)' * each.trains_less}{' (uncertain)' * each.best.unsure}",
-            f"{format_factor(each.slowdown)}x",
-            mesh(each.best.parallel, each.best.recompute),
-        )
-        for each in rows[:CHANGE_ROWS]
-    ]
-    page.table(("change", "device-seconds a token", "layout"), table, title=f"what would make it fit on {name}")
 
 
 def _refused(refused: Sequence[Refusal], *, whole: bool) -> list[tuple[str, ...]]:

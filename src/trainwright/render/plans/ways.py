@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 
 from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_hourly, format_usd
-from trainwright.core.units import format_bytes, format_count, format_seconds
+from trainwright.core.units import format_bytes, format_count, format_factor, format_seconds
 from trainwright.hardware.prices.snapshot import not_before
 from trainwright.planner.plan.layout import mesh
-from trainwright.render.numbers import energy
+from trainwright.render.numbers import energy, format_rate
 from trainwright.render.page import Page, without_empty
 
 if TYPE_CHECKING:
+    from trainwright.planner.search.changes import Change
     from trainwright.planner.search.ranking import Option
     from trainwright.spec.device import Price
     from trainwright.spec.run import RunSpec
 
-COLUMNS = ("", "run on", "from", "region", "price", "time", "cost", "MFU", "memory", "layout")
+COLUMNS = ("", "run on", "from", "region", "price", "time", "cost", "images/s", "MFU", "memory", "layout")
 
+CHANGE_ROWS = 8
 LEAST_MORE = 0.005
 """From this share on an answer says how many more tokens it trains; less is the last step, which is whole."""
 
@@ -55,12 +57,34 @@ class Looks:
         """Returns tokens as people count what is trained on: 4.194M of them, or 512 images."""
         return format_count(tokens / self.asked.model.batch_unit_tokens)
 
+    def images_rate(self, option: Option) -> str:
+        """Returns the images of a second; empty where a model sees none."""
+        model = self.asked.model
+        return format_rate(option.batch_tokens / model.batch_unit_tokens / option.step_s) if model.sees_images else ""
+
 
 def show_ways(page: Page, options: Sequence[Option], looks: Looks, *, title: str) -> None:
     """Shows ways as a table, without the columns in which none says anything."""
     if options:
         page.line()
         page.table(*without_empty(COLUMNS, [_row(option, looks) for option in options]), title=title)
+
+
+def show_changes(page: Page, name: str, rows: Sequence[Change]) -> None:
+    """Shows what would make the run fit on the devices of such a name."""
+    page.line()
+    if not rows:
+        page.line(f"no change makes it fit on {name}")
+        return
+    table = [
+        (
+            f"{each.name}{' (adapters alone are trained)' * each.trains_less}{' (uncertain)' * each.best.unsure}",
+            f"{format_factor(each.slowdown)}x",
+            mesh(each.best.parallel, each.best.recompute),
+        )
+        for each in rows[:CHANGE_ROWS]
+    ]
+    page.table(("change", "device-seconds a token", "layout"), table, title=f"what would make it fit on {name}")
 
 
 def in_short(option: Option) -> str:
@@ -97,6 +121,7 @@ def _row(option: Option, looks: Looks) -> tuple[str, ...]:
         "" if option.price is None else _hourly(option.price),
         format_seconds(option.seconds),
         "" if option.usd is None else _cost(option),
+        looks.images_rate(option),
         f"{option.mfu:.0%}",
         _memory(option),
         mesh(option.parallel, option.recompute) + batch + precision,

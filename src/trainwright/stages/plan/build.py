@@ -308,7 +308,7 @@ def _smallest_change(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan)
         if problems or _refuses(recipe, changed.run)(parallel, work.recompute):
             continue
         if planned(changed, best(changed, _layouts(work, [1], parallel))).plan.estimate.fits:
-            return Rejected(name=SMALLEST_CHANGE, reason=name)
+            return Rejected(name=SMALLEST_CHANGE, reason=name, overrides=tuple(name.split()))
     smaller = "use" if recipe.model.init_from else "lower model.width, or use"
     return Rejected(name=SMALLEST_CHANGE, reason=f"none: {smaller} a larger device")
 

@@ -154,7 +154,7 @@ def test_what_does_not_fit_says_what_would_by_slowdown(capsys):
     assert "smallest change: " in out.splitlines()[0]
     rows = [line for line in out.splitlines() if " x the device-time" in line]
     # It would take years: adapters are what people run there.
-    order = [("adapters alone" not in line, float(line.split(" x the device-time")[0].split()[-1])) for line in rows]
+    order = [("adapters alone" not in line, "uncertain" in line) for line in rows]
     assert rows and order == sorted(order)
 
 

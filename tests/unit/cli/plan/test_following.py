@@ -161,8 +161,27 @@ def test_a_change_of_a_recipes_adapters_is_one_of_its_keys(capsys, tmp_path, mon
     (tmp_path / "chats.jsonl").write_text(CHAT * 40)
     assert cli.main(["init", "chat-lora", "--model", "llama3-8b", "--data", "chats.jsonl"]) == 0
     capsys.readouterr()
-    asked = ["plan", "finetune.yaml", "train.sequence_tokens=2048", "train.batch_tokens=6144", "--on", "rtx-4090"]
-    words = following(capsys, *asked, code=1)
-    assert "train.method.targets=[attention]" in words
+    sizes = ("train.sequence_tokens=4096", "train.batch_tokens=8192", "train.recompute=full")
+    method = ("train.method.frozen=nf4", "train.method.rank=1024")
+    words = following(capsys, "plan", "finetune.yaml", *sizes, *method, "--on", "rtx-4090", code=1)
+    assert "train.method.rank=128" in words
     assert cli.main(words[1:]) == 0
     assert capsys.readouterr().out.startswith(("fits", "probably fits", "uncertain"))
+
+
+def test_what_no_change_makes_fit_leads_to_other_devices(capsys):
+    asked = ["--model", "mixtral-8x7b", "--method", "qlora", "--stack", "unsloth"]
+    words = following(capsys, "plan", *asked, "--on", "2xrtx-4090", code=1)
+    assert words == ["trainwright", "recommend", *asked]
+    assert cli.main(words[1:]) == 0
+
+
+@pytest.mark.parametrize("device", ["rtx-4090", "a10g"])
+def test_what_surely_fits_on_more_devices_keeps_what_one_had_alone(capsys, device):
+    asked = ["plan", "--model", "llama3-8b", "--method", "full", "--stack", "torchtune", "--on", device]
+    assert cli.main(asked) == 0
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("surely fits with ")]
+    words = shlex.split(line.partition("trainwright ")[2])
+    assert "--update-in-backward" in words
+    assert cli.main(words) == 0
+    assert capsys.readouterr().out.startswith("fits: ")

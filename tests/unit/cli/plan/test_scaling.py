@@ -110,3 +110,11 @@ def minutes(printed):
     """A plan's time, from its first line."""
     ((hours, rest),) = re.findall(r"fits: [^;]+; (\d+) h (\d+) min,", printed)
     return 60 * int(hours) + int(rest)
+
+
+def test_a_budget_for_a_model_that_does_not_fit_leads_to_one_that_does(capsys):
+    assert cli.main(["plan", "--budget", "10k", "--on", "rtx-4090"]) == 1
+    out = capsys.readouterr().out
+    assert "does not fit" in out and "smallest change: " in out
+    (line,) = [each for each in out.splitlines() if each.startswith("next: ")]
+    assert cli.main(shlex.split(line.removeprefix("next: "))[1:]) == 0

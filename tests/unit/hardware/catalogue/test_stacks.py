@@ -227,3 +227,10 @@ def test_a_slip_in_a_file_is_named(line, said, tmp_path, monkeypatch):
     read_stack.cache_clear()
     with pytest.raises(RecipeError, match=said):
         read_stack("mine")
+
+
+def test_a_common_word_is_the_software_that_people_mean_by_it():
+    assert stack("megatron").name == "megatron-core"
+    assert stack("huggingface").name == "hf-trainer"
+    with pytest.raises(RecipeError, match="unknown software stack"):
+        stack("megatro")

@@ -169,3 +169,12 @@ def test_spot_with_notice_is_the_mean_of_lived_runs():
 
 def test_the_time_between_failures_is_that_of_the_published_run():
     assert pytest.approx(50_684, rel=1e-3) == DEVICE_MTBF_S / 3600
+
+
+def test_checkpoints_are_a_minute_apart_at_least():
+    soon = goodput(86400.0, devices=1000, checkpoint_s=1e-4)
+    assert daly_interval_s(1e-4, DEVICE_MTBF_S / 1000) < 60 == soon.checkpoint_interval_s
+    assert goodput(86400.0, devices=1000, checkpoint_s=1e-4, checkpoint_interval_s=5.0).checkpoint_interval_s == 5
+    assert goodput(20.0, devices=1000, checkpoint_s=1e-4).checkpoint_interval_s == 20
+    taken = spot(86400.0, nodes=10, devices=80, provider="aws", checkpoint_s=1e-4)
+    assert taken.checkpoint_interval_s >= 60

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.lengths import longest_of, padded_tokens, spread_of
+from trainwright.planner.counts.lengths import longest_of, padded_lengths, padded_tokens, spread_of
 from trainwright.spec.workload import ParallelPlan, Workload
 
 WORK = Workload(
@@ -65,3 +65,14 @@ def test_ranks_wait_for_the_longest_micro_batch():
 def test_full_sequences_are_not_padded():
     full = Workload(sequence_tokens=2048, batch_tokens=4096, steps=1, precision="bf16", optimizer="adamw")
     assert padded_tokens(full, Layouts.of([ParallelPlan()], ["none"], full)).tolist() == [2048]
+
+
+def test_a_rank_computes_its_own_padding_and_waits_for_the_longest():
+    plans = [ParallelPlan(dp_shard=size, zero_stage=3, micro_batch_sequences=2) for size in (2, 8)]
+    layouts = Layouts.of(plans, ["none"] * 2, WORK)
+    own, slowest = padded_lengths(WORK, layouts)
+    assert own[0] == own[1] and slowest[0] < slowest[1]
+    assert 200 < own[0] < slowest[0]
+    assert own[0] == pytest.approx(drawn(200_000, 2).mean(), rel=0.01)
+    assert slowest[1] == pytest.approx(drawn(50_000, 16).mean(), rel=0.01)
+    assert (padded_tokens(WORK, layouts) == np.round(slowest)).all()  # ZeRO-3 waits at each micro batch

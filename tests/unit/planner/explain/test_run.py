@@ -26,11 +26,10 @@ def test_dollars_are_explained_where_a_price_is_known(made):
         assert evaluated(explain(made, "run.usd")) == pytest.approx(made.plan.estimate.usd.mid)
 
 
-def test_what_is_beside_the_steps_is_what_other_holds_beside_idle_time():
+def test_the_steps_and_what_is_beside_them_are_the_whole_run():
     long_run = planned(scenario_of(Question(model=model("llama3-70b"), tokens=15 * 10**12, on="64x8xh100-sxm")))
     parts = module.beside_steps(long_run.run)
     assert [seconds for _, seconds in parts] == sorted((seconds for _, seconds in parts), reverse=True)
-    estimate = long_run.plan.estimate
-    idle = estimate.phases.other * long_run.run.steps
-    assert sum(seconds for _, seconds in parts) == pytest.approx(estimate.run_phases.other - idle, rel=1e-9)
-    assert parts[0][0].startswith("overhead of long runs")
+    whole = float(long_run.run.parts.steps_s[0]) + sum(seconds for _, seconds in parts)
+    assert whole == pytest.approx(long_run.plan.estimate.seconds.mid, rel=1e-9)
+    assert parts[0][0].startswith("overhead of long runs") and "writing checkpoints" in dict(parts)

@@ -60,7 +60,7 @@ def test_a_default_batch_says_what_the_other_door_takes():
         return next((each.source for each in scenario.assumptions if each.key == "batch"), "")
 
     assert batch("llama3-8b").endswith("; recommend tries larger ones too")
-    assert batch("resnet50").endswith("; recommend takes one for all clusters")
+    assert batch("resnet50").endswith("; recommend tries larger ones too")
     assert "recommend" not in batch("llama3-8b", method="lora")
     assert "recommend" not in batch("llama3-8b", batch_tokens=10**6)
 

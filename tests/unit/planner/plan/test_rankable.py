@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from trainwright.hardware.catalogue.models import model
 from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.rankable import ANY_CLUSTER, defaults_on, rankable, ranked_ways
+from trainwright.planner.plan.rankable import ANY_CLUSTER, ANY_NODE, defaults_on, rankable, ranked_ways
 from trainwright.planner.plan.scenario import scenario_of
 
 
@@ -62,3 +65,34 @@ def test_of_bought_machines_all_devices_are_paid_off_so_that_no_part_of_them_is_
     for each in (option for option in found.options if option.provider == own.provider):
         paid = each.usd_per_device_hour * each.devices
         assert abs(paid / (8 * own.usd_per_device_hour) - 1) < 1e-9, "an hour costs the same, whatever is used"
+
+
+def test_images_begin_with_a_batch_of_a_few_hundred_and_larger_ones_cost_epochs():
+    asked = Question(model=model("resnet-50"), on=ANY_CLUSTER)
+    scenario, found = ranked_ways(asked, (), devices=["h100-sxm"], most_devices=256)
+    assert scenario.run.workload.batch_tokens == 256
+    (batch,) = [each for each in scenario.assumptions if each.key == "batch"]
+    assert batch.value == "256 to 8,192" and "MLPerf" in batch.source
+    images = {each.batch_tokens: each.tokens for each in found.options}
+    assert len(images) > 2 and sorted(images) == [each for _, each in sorted(zip(images.values(), images, strict=True))]
+    fastest = min(found.options, key=lambda each: each.seconds)
+    ratio = fastest.tokens / scenario.run.workload.total_tokens
+    assert ratio == pytest.approx((9450 + 0.2 * fastest.batch_tokens) / (9450 + 0.2 * 256), rel=1e-3)
+
+
+def test_one_device_is_trained_on_as_its_software_does_it_alone():
+    """torchtune's recipe of one device is for 24 GB: a recommendation looks at it as a plan does."""
+    asked = Question(model=model("llama3-8b"), on=ANY_NODE, method="full", stack="torchtune")
+    scenario, found = ranked_ways(asked, (), devices=["rtx-4090", "h100-sxm"])
+    assert scenario.alone is not None and scenario.alone.run.workload.paged_moments
+    assert not scenario.run.workload.paged_moments
+    for device in ("rtx-4090", "h100-sxm"):
+        (way, *_) = [
+            each for each in found.options if (each.device, each.devices, each.price_kind) == (device, 1, "on_demand")
+        ]
+        plan = planned(scenario_of(replace(asked, on=device))).plan
+        assert way.memory_bytes == pytest.approx(plan.estimate.memory.total_bytes, rel=0.1)
+        assert way.tokens == plan.workload.total_tokens and way.batch_tokens == plan.workload.batch_tokens
+        assert way.seconds == pytest.approx(plan.estimate.seconds.mid, rel=0.02)
+    (said,) = [each for each in scenario.assumptions if each.key == "usual_alone"]
+    assert "updates in the backward pass on" in str(said.value)

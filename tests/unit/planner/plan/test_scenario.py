@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -6,6 +7,9 @@ from fixtures.questions import LLAMA, assumption, scenario
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.plan.cluster import planned
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import scenario_of
 
 
 def test_what_is_given_is_kept():
@@ -94,3 +98,12 @@ def test_the_printed_deviation_is_that_of_the_range():
     asked = scenario()
     factor = math.exp(asked.source.spread(asked.run))
     assert f"a factor of {factor:.2f} " in assumption(asked, "software").source
+
+
+def test_adapters_are_in_16_bits_where_all_of_it_is_asked_in_them():
+    asked = Question(model=catalogue_model("llama3-8b"), on="h100-sxm", method="lora", rank=256, packing="on")
+    plain, pure = (planned(scenario_of(each)).plan.estimate for each in (asked, replace(asked, states="pure")))
+    for name in ("gradients", "optimizer"):
+        assert getattr(pure.memory, name) == pytest.approx(getattr(plain.memory, name) / 2)
+    kept = [each.needs.checkpoint_bytes for each in (plain, pure) if each.needs is not None]
+    assert kept[1] == pytest.approx(kept[0] / 2)

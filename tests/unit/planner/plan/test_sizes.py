@@ -163,3 +163,37 @@ def test_a_rank_beyond_the_models_width_is_refused():
 def test_a_tuned_batch_gives_each_device_as_many_sequences(devices, sequences):
     asked = Question(model=model("llama3-8b"), on=f"{devices}xa100-sxm-80gb", method="lora")
     assert scenario_of(asked).run.workload.batch_sequences == sequences
+
+
+def test_images_come_in_batches_as_people_have_them():
+    assert work("resnet-50", on="v100").batch_sequences == 256 == work("resnet-50", on="8xh100").batch_sequences
+    assert work("vit-b-16", on="v100").batch_sequences == 1024
+    assert work("resnet-50", on="64x8xh100-sxm").batch_sequences == 8192
+    (length,) = [
+        each
+        for each in scenario_of(Question(model=model("vit-b-16"), on="v100", examples=1000, epochs=2)).assumptions
+        if each.key == "length"
+    ]
+    assert (length.name, length.value) == ("images", 2000)
+
+
+def test_a_batch_that_is_longer_than_the_run_is_refused():
+    with pytest.raises(RecipeError, match="a batch is longer than the run") as refusal:
+        work(batch_tokens=10**12)
+    assert refusal.value.field == "batch_tokens"
+    with pytest.raises(RecipeError, match="a batch is longer than the run"):
+        work(tokens=10**6, batch_tokens=4 * 10**6)
+
+
+def test_an_optimizer_without_moments_keeps_none_in_other_bits():
+    with pytest.raises(RecipeError, match="no moments to keep in other bits"):
+        work(method="full", optimizer="adafactor", moments="int8")
+    assert work(method="full", moments="int8").moments == "int8"
+
+
+def test_quantised_weights_are_not_multiplied_in_eight_bits():
+    for precision in ("fp8", "nvfp4"):
+        with pytest.raises(RecipeError) as refusal:
+            work(method="qlora", on="b200", precision=precision)
+        assert refusal.value.field == "precision"
+    assert work(method="lora", on="b200", precision="fp8").precision == "fp8"

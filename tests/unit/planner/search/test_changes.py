@@ -18,6 +18,7 @@ from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
 
 STACK, MODEL = read_stack("default"), catalogue_model("llama3-8b")
+STACK = replace(STACK, memory=replace(STACK.memory, update_copies=1.0))  # AdamW for each: just too much for PAIR
 WORK = Workload(
     sequence_tokens=8192, batch_tokens=64 * 8192, steps=1, precision="bf16", optimizer="adamw", states="mixed"
 )
@@ -199,7 +200,7 @@ def test_what_is_offered_first_surely_fits(on, method, first):
     plan = plan_run(scenario_of(replace(asked, **read_fields(dict(made.changes[0].fields)))))
     assert plan.estimate.fit == "fits"
     told = {each.name: each.reason for each in made.plan.rejected}
-    assert all(told[each.name].endswith("; uncertain") == each.best.unsure for each in made.changes)
+    assert all(("; uncertain" in told[each.name]) == each.best.unsure for each in made.changes)
 
 
 UNSURE = {

@@ -21,6 +21,7 @@ from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
 
 STACK, MODEL = read_stack("default"), catalogue_model("llama3-8b")
+STACK = replace(STACK, memory=replace(STACK.memory, update_copies=1.0))  # AdamW for each: just too much for two A100
 WORK = Workload(
     sequence_tokens=8192, batch_tokens=64 * 8192, steps=1, precision="bf16", optimizer="adamw", states="mixed"
 )

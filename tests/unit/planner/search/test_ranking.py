@@ -92,3 +92,22 @@ def test_goals_are_met_first_by_what_surely_fits():
     assert not missed.options and [each.unsure for each in missed.closest] == [False]
     own = [replace(each, provider="own") for each in (late, dear)]
     assert not ranked(own, (), Goals(deadline_s=60.0)).own[0].unsure
+
+
+def test_within_a_budget_the_cheapest_of_what_is_about_as_fast_comes_first():
+    fast, near, slow = option(seconds=100.0, usd=84.0), option(seconds=103.0, usd=27.0), option(seconds=200.0, usd=15.0)
+    answer = ranked([fast, near, slow], (), Goals(budget_usd=100.0))
+    assert [each.usd for each in answer.options] == [27.0, 84.0, 15.0]
+    assert ranked([fast, near, slow], (), Goals(budget_usd=20.0)).options[0].usd == 15.0
+
+
+def test_beside_what_costs_nothing_what_is_twice_as_fast_is_named():
+    own, even, fast = option(seconds=100.0, usd=0.0), option(seconds=90.0, usd=10.0), option(seconds=49.0, usd=30.0)
+    best = option(seconds=10.0, usd=500.0)
+    named = dict(ranked([own, even, fast, best], (), Goals()).headlines)
+    assert {name: each.usd for name, each in named.items()} == {
+        "cheapest": 0.0,
+        "cheapest that is twice as fast": 30.0,
+        "fastest": 500.0,
+    }
+    assert list(dict(ranked([own, even], (), Goals()).headlines)) == ["cheapest", "fastest"]

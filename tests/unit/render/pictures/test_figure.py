@@ -6,11 +6,10 @@ import sys
 import pytest
 
 from fixtures.drawings import DRAWINGS
+from trainwright.artifact import store
 from trainwright.core.errors import MachineError, MissingPackage, RecipeError
 from trainwright.render import pictures
-from trainwright.render.pictures import (
-    figure,
-)
+from trainwright.render.pictures import figure
 
 
 @pytest.mark.parametrize("suffix", figure.SUFFIXES)
@@ -66,7 +65,7 @@ def test_a_disk_that_is_full_leaves_the_picture_that_was_there(tmp_path, monkeyp
     def full(path, *chunks):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(figure, "write_atomically", full)
+    monkeypatch.setattr(store, "write_atomically", full)
     with pytest.raises(MachineError, match="cannot write the picture"):
         DRAWINGS["memory"](path)
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"the picture of yesterday"]
