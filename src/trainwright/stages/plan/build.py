@@ -10,7 +10,7 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
-from trainwright.core.units import format_bytes
+from trainwright.core.units import format_bytes, format_seconds
 from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
@@ -62,6 +62,8 @@ from trainwright.stages.plan.rates import rate_assumptions
 from trainwright.stages.plan.teacher import of_teacher
 
 ONE_DEVICE = ParallelPlan()
+CHANGES = 4
+"""That are named where a run does not fit, the mildest first."""
 REFUSES = "trainwright.stages.train.layout:refuses"
 """What executes the plan says what it does not: by name, as stages do not import each other."""
 
@@ -117,7 +119,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     )
     scenario, plan = _within_memory(recipe, scenario, compiled=compiled)
     if not plan.estimate.fits:
-        plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario, plan.parallel)))
+        plan = replace(plan, rejected=(*plan.rejected, *_changes_that_fit(recipe, scenario, plan.parallel)))
     length = deviation(recipe, facts)
     deterministic = how.is_deterministic(here.cluster.device.kind)
     return replace(
@@ -297,20 +299,28 @@ def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
     return min(known, key=seconds)
 
 
-def _smallest_change(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan) -> Rejected:
-    """Returns the first change, from the mildest on, that makes it fit in this layout and is executed."""
+def _changes_that_fit(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan) -> tuple[Rejected, ...]:
+    """Returns changes that make it fit in this layout, and are executed, with their time; the mildest is the last."""
     run = scenario.run
     if isinstance(run.model, ConvNetSpec):
-        return Rejected(name=SMALLEST_CHANGE, reason="none: lower train.batch_tokens or model.image_size")
+        return (Rejected(name=SMALLEST_CHANGE, reason="none: lower train.batch_tokens or model.image_size"),)
+    found: list[Rejected] = []
     for name, shape, work in _changes(recipe, run):
+        if len(found) == CHANGES:
+            break
         changed = replace(scenario, run=replace(run, model=shape, workload=work))
         problems = replace(parallel, micro_batch_sequences=1).problems(shape, work, run.cluster)
         if problems or _refuses(recipe, changed.run)(parallel, work.recompute):
             continue
-        if planned(changed, best(changed, _layouts(work, [1], parallel))).plan.estimate.fits:
-            return Rejected(name=SMALLEST_CHANGE, reason=name, overrides=tuple(name.split()))
+        made = planned(changed, best(changed, _layouts(work, [1], parallel))).plan.estimate
+        if made.fits:
+            reason = f"{name}: {format_seconds(made.seconds.mid)}"
+            title = "another that fits" if found else SMALLEST_CHANGE
+            found.append(Rejected(name=title, reason=reason, overrides=tuple(name.split())))
+    if found:
+        return tuple(reversed(found))
     smaller = "use" if recipe.model.init_from else "lower model.width, or use"
-    return Rejected(name=SMALLEST_CHANGE, reason=f"none: {smaller} a larger device")
+    return (Rejected(name=SMALLEST_CHANGE, reason=f"none: {smaller} a larger device"),)
 
 
 def _changes(recipe: Recipe, run: RunSpec) -> Iterator[tuple[str, ModelSpec, Workload]]:
