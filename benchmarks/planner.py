@@ -40,11 +40,14 @@ PLAN_S, RECOMMEND_S = 0.3, 3.0
 COMMANDS = (
     ("plan", ("plan", "--model", MODEL, "--tokens", TOKENS, "--on", f"{MOST_DEVICES // 8}x8x{DEVICE}"), PLAN_S),
     ("plan, does not fit", ("plan", "--model", "llama3.1-8b", "--on", "rtx-4090"), PLAN_S),
+    ("plan, tuning", ("plan", "--model", "llama3.1-8b", "--on", "rtx-4090", "--method", "lora"), PLAN_S),
     ("recommend", ("recommend", "--model", MODEL, "--tokens", TOKENS), RECOMMEND_S),
     ("recommend, deadline", ("recommend", "--model", MODEL, "--tokens", TOKENS, "--deadline", "120d"), RECOMMEND_S),
     ("recommend, 8B", ("recommend", "--model", "llama3.1-8b", "--tokens", TOKENS), RECOMMEND_S),
     ("recommend, 8B, defaults", ("recommend", "--model", "llama3.1-8b"), RECOMMEND_S),
     ("recommend, mixture", ("recommend", "--model", "deepseek-v3", "--tokens", TOKENS), RECOMMEND_S),
+    ("recommend, tuning", ("recommend", "--model", "llama3.1-8b", "--method", "qlora"), RECOMMEND_S),
+    ("recommend, images", ("recommend", "--model", "vit-b-16"), RECOMMEND_S),
 )
 
 

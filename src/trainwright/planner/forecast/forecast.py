@@ -18,7 +18,7 @@ from trainwright.planner.forecast.communication.exchange import Exchange
 from trainwright.planner.forecast.host_link import doubt, paged_s
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.forecast.networks import counted
-from trainwright.planner.forecast.padded import apart, kernels_of
+from trainwright.planner.forecast.padded import kernels_of, sent_of
 from trainwright.planner.forecast.time.step import StepTable, combine
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.plan import INTERVAL
@@ -130,7 +130,7 @@ def forecast(run: RunSpec, layouts: Layouts, source: RateSource, *, memory: Memo
     """
     kernels, exposure = kernels_of(source, run, layouts), source.exposure(run)
     network = counted(run.model)
-    sent = apart(run, layouts, network.exchange)
+    sent = sent_of(run, layouts, network.exchange)
     memory = network.memory(run, layouts, source.process(run)) if memory is None else memory
     return Forecast(
         run=run,
@@ -148,7 +148,7 @@ def forecast(run: RunSpec, layouts: Layouts, source: RateSource, *, memory: Memo
 def step_s(run: RunSpec, layouts: Layouts, source: RateSource) -> Numbers:
     """Returns the seconds [L] of a step: a forecast without memory; raises as ``forecast``."""
     network, pages = counted(run.model), run.workload.paged_moments
-    sent = apart(run, layouts, network.exchange)
+    sent = sent_of(run, layouts, network.exchange)
     memory = network.memory(run, layouts, source.process(run)) if pages else None
     return step_table(run, kernels_of(source, run, layouts), sent, layouts, source.exposure(run), memory=memory).total_s
 

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainwright.planner.counts.kernels import Kernels, Kind, RateSource
 from trainwright.planner.counts.layouts import Layouts
@@ -23,18 +24,35 @@ SAME_LENGTH = 1.05
 
 def kernels_of(source: RateSource, run: RunSpec, layouts: Layouts, *, without: Collection[Kind] = ()) -> Kernels:
     """Returns the seconds of kernels, of padded tokens; raises as ``RateSource.kernels``."""
-    kernels = apart(run, layouts, lambda each, some: source.kernels(each, some, without=without))
+    kernels = _apart(run, layouts, lambda each, some: source.kernels(each, some, without=without))
     if not run.workload.recompute_budget:
         return kernels
     return replace(kernels, recomputed=run.workload.recomputed_share(run.transformer.blocks))
 
 
-def apart(run: RunSpec, layouts: Layouts, count: Callable[[RunSpec, Layouts], Counts]) -> Counts:
-    """Returns what ``count`` says of each layout with its padded length."""
+def sent_of(run: RunSpec, layouts: Layouts, count: Callable[[RunSpec, Layouts], Exchange]) -> Exchange:
+    """Returns what is sent: of layouts that divide data alone the same at any length, weights and their gradients."""
+    divided = layouts.tp * layouts.pp * layouts.cp * layouts.ep * layouts.virtual_stages > 1
+    return _apart(run, layouts, count, matters=divided)
+
+
+def _apart(
+    run: RunSpec,
+    layouts: Layouts,
+    count: Callable[[RunSpec, Layouts], Counts],
+    *,
+    matters: NDArray[np.bool_] | None = None,
+) -> Counts:
+    """Returns what ``count`` says of each layout with its padded length; where that ``matters`` not, of them together.
+
+    ``matters`` is [L]; None: everywhere.
+    """
     if run.workload.example_tokens is None or not len(layouts):
         return count(run, layouts)
     tokens = padded_tokens(run.workload, layouts)
     steps = np.round(np.log(tokens) / np.log(SAME_LENGTH))
+    if matters is not None:
+        steps = np.where(matters, steps, 0.0)
     groups = [np.flatnonzero(steps == each) for each in np.unique(steps)]
     parts = [count(padded(run, float(np.mean(tokens[group]))), layouts.take(group)) for group in groups]
     return _joined(parts, groups, len(layouts))

@@ -8,8 +8,10 @@ from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
 from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.lengths import padded_tokens
+from trainwright.planner.forecast.communication.exchange import KINDS
 from trainwright.planner.forecast.forecast import forecast, step_s
-from trainwright.planner.forecast.padded import padded_run
+from trainwright.planner.forecast.networks import counted
+from trainwright.planner.forecast.padded import padded_run, sent_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
@@ -65,3 +67,19 @@ def test_layouts_together_are_what_each_is_alone():
     backwards = step_s(RUN, rows(PLANS[::-1]), CATALOGUE)
     assert backwards == pytest.approx(alone[::-1])
     assert len(step_s(RUN, rows([]), CATALOGUE)) == 0
+
+
+def test_what_is_sent_for_weights_is_the_same_at_any_length():
+    """One count for all layouts that divide data alone: each is what a count of that layout by itself says."""
+    plans = [ParallelPlan(micro_batch_sequences=size, dp_shard=8) for size in (1, 2)]
+    plans += [ParallelPlan(micro_batch_sequences=size, dp_shard=2, cp=4) for size in (1, 2)]
+    layouts, exchange = rows(plans), counted(RUN.model).exchange
+    together, calls = sent_of(RUN, layouts, exchange), []
+    for place in range(len(plans)):
+        one = layouts.take(np.asarray([place]))
+        alone = exchange(padded_run(RUN, one), one)
+        for kind in KINDS:
+            value = np.broadcast_to(getattr(together, f"{kind}_s"), len(plans))[place]
+            assert value == pytest.approx(float(np.broadcast_to(getattr(alone, f"{kind}_s"), 1)[0]), rel=0.03), kind
+    sent_of(RUN, rows(PLANS), lambda run, some: calls.append(len(some)) or exchange(run, some))
+    assert calls == [2]
