@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trainwright.planner.search.pools import Pool
     from trainwright.planner.search.ranking import Recommendation
     from trainwright.spec.device import ClusterSpec
-    from trainwright.spec.workload import Workload
+    from trainwright.spec.run import RunSpec
 
 
 def configure(parser: CommandParser) -> None:
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     question = asked_about(args, {"layout": {}, **fields}, on=defaults_on(pool, fields))
     scenario, recommendation = ranked_ways(question, pool, goals=goals, **bounds)
     judged = _judged(scenario, pool)
-    tight = _tight(scenario.run.workload, pool, bounds, recommendation)
+    tight = _tight(scenario.run, pool, bounds, recommendation)
     mended = {
         written(each.nodes, each.node.devices, each.device.name): changes(
             replace(scenario.placed(each).run, cluster=each),
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         "changes": mended,
         "assumptions": [*of_answers(recommendation, scenario.run), *recommended(scenario)],
     }
-    following = _following(args, question, recommendation, bounds)
+    following = _following(args, question, recommendation, bounds, tight)
     shown = Shown(model_name=args.model, judged=judged, kinds=len(pool), mended=mended, following=following)
     try:
         if args.draw is not None:
@@ -118,14 +118,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _following(
-    args: argparse.Namespace, question: Question, recommendation: Recommendation, bounds: Mapping[str, Any]
+    args: argparse.Namespace,
+    question: Question,
+    recommendation: Recommendation,
+    bounds: Mapping[str, Any],
+    tight: Sequence[ClusterSpec],
 ) -> str:
-    """Returns the command that plans the first headline as it is bought; empty where there is none."""
+    """Returns the command that plans the first headline as it is bought; without one what does not fit, if anything."""
     from trainwright.pipeline.question_fields import OF_RUN
     from trainwright.planner.plan.rankable import asked_for
 
     if not recommendation.options:
-        return ""
+        return command_line(args, "plan", OF_RUN, {"on": tight[0].name}) if tight else ""
     best = recommendation.headlines[0][1] if recommendation.goals.are_open else recommendation.options[0]
     asked = asked_for(question, best, price_kinds=bounds.get("price_kinds", ()))
     where = {"clouds": args.cloud, "regions": args.region} if "price" not in asked else {}
@@ -141,11 +145,13 @@ def _judged(scenario: Scenario, pool: Sequence[ClusterSpec]) -> Pool | None:
 
 
 def _tight(
-    workload: Workload, pool: Sequence[ClusterSpec], bounds: Mapping[str, Any], recommendation: Recommendation
+    run: RunSpec, pool: Sequence[ClusterSpec], bounds: Mapping[str, Any], recommendation: Recommendation
 ) -> list[ClusterSpec]:
     """Clusters on which the run does not fit: those that the user has; where nothing at all fits, the one asked for."""
+    from trainwright.hardware.catalogue.nodes import node_size
+    from trainwright.hardware.catalogue.support import AXES, lacking_axes
     from trainwright.planner.search.offers import OWN
-    from trainwright.planner.search.recommend import largest_cluster
+    from trainwright.planner.search.recommend import MOST_DEVICES, largest_cluster
 
     every = (*recommendation.options, *recommendation.closest)
     usable = {each.device for each in every if each.provider == OWN}
@@ -158,6 +164,10 @@ def _tight(
     if small or every:
         return small
     names = [each.name for each in recommendation.refused if each.kind == "device"]
-    if not names or "devices" not in bounds:
+    wanted = [name for name in bounds.get("devices", ()) if name in names]
+    if not wanted:
         return []
-    return [largest_cluster(names[0], workload, bounds.get("most_devices"))]
+    # A node of it, or one device where the software divides nothing: what is rented first.
+    one = largest_cluster(wanted[0], run.workload, 1)
+    most = 1 if set(lacking_axes(replace(run, cluster=one))) == set(AXES) else node_size(wanted[0])
+    return [largest_cluster(wanted[0], run.workload, min(most, bounds.get("most_devices") or MOST_DEVICES))]

@@ -9,7 +9,7 @@ from typing import NamedTuple, get_args
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.stacks import DEFAULT, DEFAULT_PARALLEL, OURS, offered, read_stack
-from trainwright.spec.device import DeviceKind
+from trainwright.spec.device import ClusterSpec, DeviceKind
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Axis, Stack, Support, Switch
 from trainwright.spec.workload import Method, ParallelPlan, Workload, ZeroStage
@@ -57,6 +57,11 @@ class _Problem(NamedTuple):
     what: str
     seen: str
     expected: str
+
+
+def trains_alone(cluster: ClusterSpec, devices: int) -> bool:
+    """Returns whether software does there what it does by itself on one device alone: a GPU of CUDA's."""
+    return devices == 1 and cluster.device.kind == "cuda"
 
 
 def method_of(workload: Workload) -> Method:

@@ -1,4 +1,4 @@
-"""How large a model and how many tokens a budget of FLOPs is best spent on, and how large a batch may be.
+"""How large a model and how many tokens a budget of FLOPs is best spent on.
 
 Training takes ``C = 6 N D`` FLOPs for ``N`` parameters and ``D`` tokens (Kaplan et al., 2020). The laws were fitted to
 dense decoders of 44 M to 16 B parameters on English web text, each token seen once, one learning-rate schedule per run;
@@ -16,14 +16,8 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import unknown
 from trainwright.planner.counts.layouts import Numbers, Values
-from trainwright.spec.convnet import AnyModel
 
 PETAFLOP_DAY = 8.64e19
-CRITICAL_IMAGES = 9_450.0
-"""Epochs to 75.9 % on ImageNet are 34.7 (1 + 0.2 B / 9,450) within 6 % for batches of 1,632 to 67,840 images: a fit to
-the 11 means of MLPerf's reference convergence points of ResNet-50 with LARS
-(mlcommons/logging@0a0a659d8:mlperf_logging/rcp_checker/training_4.0.0/rcps_resnet.json, and training_2.0.0 for 35,840).
-"""
 FLOPS_PER_PARAMETER_TOKEN = 6.0
 
 
@@ -229,40 +223,3 @@ def over_training(parameters: Values, tokens: Values) -> OverTraining:
         parameters_ratio=np.asarray(parameters) / best_parameters,
         break_even_tokens=np.where(saved > 0, (flops - best) / np.where(saved > 0, saved, 1.0), np.inf),
     )
-
-
-def critical_batch_tokens(tokens: Values) -> Numbers:
-    """Returns the batch beyond which a run of ``tokens`` needs 20 % more steps than in proportion (Zhang et al., 2024).
-
-    arXiv 2410.21676: ``93.20 (N / 1e6)^0.47`` sequences of 512 tokens for compute-optimal runs with ``D = 20 N``, 85 M
-    to 1.2 B parameters on C4; at fixed data it hardly depends on ``N`` (exponent 0.087), so it is written here by
-    ``D``.
-    """
-    return np.asarray(512 * 93.20 * (np.asarray(tokens) / 20e6) ** 0.47)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CriticalBatch:
-    """The batch at which a model needs 20 % more data than at a tiny one, and who measured that."""
-
-    tokens: float
-    source: str
-
-    def price(self, batch_tokens: Values) -> Numbers:
-        """Returns how many times the data of a tiny batch a batch needs for the same loss: 1.2 at the critical batch.
-
-        Linear in the batch (McCandlish et al., 2018, arXiv 1812.06162, equation 2.11).
-        """
-        return np.asarray(1.0 + 0.2 * np.asarray(batch_tokens) / self.tokens)
-
-
-def critical_batch(model: AnyModel, tokens: float) -> CriticalBatch:
-    """Returns the critical batch of a run of ``tokens``; of images it was measured on one data set."""
-    if model.sees_images:
-        return CriticalBatch(tokens=CRITICAL_IMAGES * model.batch_unit_tokens, source="MLPerf's ResNet-50")
-    return CriticalBatch(tokens=float(critical_batch_tokens(tokens)), source="Zhang et al., 2024")
-
-
-def critical_batch_tokens_at(loss_value: Values) -> Numbers:
-    """Returns the same batch by loss: ``2e8 / L^(1 / 0.21)`` tokens on WebText2 (Kaplan et al., 2020, equation 1.4)."""
-    return np.asarray(2e8 / np.asarray(loss_value) ** (1.0 / 0.21))

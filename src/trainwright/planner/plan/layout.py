@@ -157,7 +157,9 @@ def _dividing(run: RunSpec) -> Iterator[str]:
     ]
     if multiples:
         near = min(multiples, key=lambda each: abs(each - sequences))
-        yield f"change `batch_tokens` to {near * work.sequence_tokens} ({near:,} sequences)"
+        asked = near * work.sequence_tokens // run.model.batch_unit_tokens
+        unit = "" if run.model.sees_images else f" ({near:,} sequences)"
+        yield f"change `batch_tokens` to {asked}{unit}"
     fewer, more = range(cluster.nodes - 1, 0, -1), range(cluster.nodes + 1, 2 * cluster.nodes)
     each = cluster.devices // cluster.nodes
     nearest = [

@@ -10,13 +10,12 @@ from typing import Any
 from trainwright.core.units import format_count
 from trainwright.hardware.catalogue.energy import USD_PER_KWH, YEARS, owned_usd_per_hour
 from trainwright.hardware.prices.clouds import cloud
+from trainwright.planner.cost.batches import critical_batch, divisible, images_over
 from trainwright.planner.cost.keeping import kept_of
-from trainwright.planner.cost.scaling_laws import critical_batch
 from trainwright.planner.counts.images import batch_text
 from trainwright.planner.plan.layout import wanted_layout
 from trainwright.planner.plan.question import Question, check_precision
 from trainwright.planner.plan.scenario import Scenario, scenario_of
-from trainwright.planner.plan.sizes import divisible
 from trainwright.planner.plan.usual import USUAL
 from trainwright.planner.search.ranking import Option, Recommendation
 from trainwright.planner.search.recommend import recommend
@@ -39,7 +38,7 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
         workload = replace(scenario.run.workload, precision=question.precision)
         scenario = replace(scenario, run=replace(scenario.run, workload=workload), assumptions=kept)
     workload = scenario.run.workload
-    sequences = divisible(workload.batch_sequences, unit=math.lcm(*(each.devices for each in pool)))
+    sequences = _over(question, workload.batch_sequences, math.lcm(*(each.devices for each in pool)))
     if sequences == workload.batch_sequences:
         return scenario
     batch_tokens = sequences * workload.sequence_tokens
@@ -53,6 +52,13 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     completed = replace(scenario.run, workload=replace(workload, batch_tokens=batch_tokens, steps=steps))
     others = (each for each in scenario.assumptions if each.key != "batch")
     return replace(scenario, run=completed, assumptions=(*others, rounded))
+
+
+def _over(question: Question, sequences: int, devices: int) -> int:
+    """Returns about so many sequences that divide over many ranks of so many devices."""
+    if question.model.sees_images and question.batch_tokens is None and question.workload is None:
+        return images_over(sequences, devices)
+    return divisible(sequences, unit=devices)
 
 
 def _without_ramp(question: Question) -> tuple[Question, tuple[Assumption, ...]]:

@@ -15,7 +15,7 @@ from trainwright.hardware.catalogue.nodes import names_here
 from trainwright.hardware.catalogue.printed_names import instance_cloud
 from trainwright.hardware.catalogue.runs import RunNumbers
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.hardware.catalogue.support import check
+from trainwright.hardware.catalogue.support import check, trains_alone
 from trainwright.hardware.prices.clouds import billing_of, cloud
 from trainwright.hardware.prices.price_list import price_of
 from trainwright.hardware.prices.unpriced import why_unpriced
@@ -88,8 +88,8 @@ class Scenario:
 
     def placed(self, machines: ClusterSpec) -> Scenario:
         """Returns the scenario of so many devices of such a kind."""
-        one = machines.devices == 1 and machines.device.kind == "cuda"
-        return self.alone if one and self.alone is not None else self
+        one = self.alone is not None and trains_alone(machines, machines.devices)
+        return self.alone or self if one else self
 
 
 def _unmeasured(question: Question) -> Mapping[str, str]:

@@ -10,13 +10,13 @@ from typing import Any
 from trainwright.core.errors import RecipeError, about
 from trainwright.core.frozen import dataclass
 from trainwright.core.units import at_least_one, format_count
-from trainwright.planner.cost.scaling_laws import critical_batch
+from trainwright.planner.cost.batches import critical_batch, divisible, refuse_longer, usual_batch
 from trainwright.planner.counts.adapters import beside
 from trainwright.planner.counts.lengths import spread_of
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.plan.question import Question, meant_kernels
-from trainwright.spec.convnet import AnyModel, transformer
+from trainwright.spec.convnet import transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.parts.batch_sizes import BatchPart, BatchSizes
 from trainwright.spec.plan import Assumption, Origin
@@ -47,13 +47,14 @@ modelscope/ms-swift@3602360a5:swift/trainers/arguments.py, lines 283-286."""
 CLASSIFIED_BATCH = 32
 """Devlin et al. (2018), appendix A.3: 16 or 32."""
 IMAGENET, IMAGENET_EPOCHS = 1_281_167, 90.0
-IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
-"""Goyal et al. (2017, arXiv 1706.02677): 32 on each of 256 GPUs are as good as 256 in all. The least are those of He et
-al. (2016, arXiv 1512.03385, section 3.4) and of Touvron et al. (2021, arXiv 2012.12877, table 9)."""
 AS_ASKED = "as asked"
 """The source of what a user said in full."""
 
 Note = Callable[[Assumption], None]
+
+
+def _unsaid(assumption: Assumption) -> None:
+    """Takes an assumption of which nobody is told."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,6 +89,9 @@ def workload_of(
     at_least_one(question.rank, field="rank")
     adapter = _adapter_of(question, note) if question.adapts else _adapter_of_recipe(question, precision)
     mean, spread = _lengths_of(question, sequence, tokens, note)
+    if question.batch_tokens is not None:
+        usual = _batch_of(replace(question, batch_tokens=None), machines, sequence, tokens, _unsaid, placed=placed)
+        refuse_longer(question.model, batch, usual, tokens if mean is None else tokens / mean * sequence)
     ramp = _ramp_of_recipe(question.workload, batch, sequence)
     steps = max(1, -(-tokens // (batch if mean is None else batch // sequence * mean)))
     steps = max(1, BatchSizes(full=batch, ramp=ramp).steps(tokens)) if ramp else steps
@@ -324,16 +328,13 @@ def _batch_of(
     """
     if question.batch_tokens is not None:
         asked = at_least_one(question.batch_tokens, field="batch_tokens")
-        if asked > max(tokens, sequence):
-            what, fix = "a batch is longer than the run", "set `tokens`, or `examples`, for a longer one"
-            expected = f"at most the {tokens:,} tokens of the run"
-            raise RecipeError(what, field="batch_tokens", seen=f"{asked:,}", expected=expected, fix=fix)
         return _rounded(asked, sequence, machines.devices, note)
-    if question.model.sees_images and not question.tunes:
-        images, source = _images(question.model, machines.devices if placed else 1)
-        note(Assumption("batch", float(images), "images", "default", source, key="batch"))
-        return images * sequence
-    if question.tunes:
+    if question.model.sees_images:
+        sequences, source = usual_batch(question.model, machines.devices if placed else 1, tunes=question.tunes)
+        critical = critical_batch(question.model, tokens)
+        price = float(critical.price(sequences * sequence)) - 1
+        source = f"{source}; {price:.0%} more epochs than tiny batches for the same loss ({critical.source})"
+    elif question.tunes:
         sequences = CLASSIFIED_BATCH if question.task == "classify" else TUNED_BATCH
         who = "as BERT is tuned" if question.task == "classify" else "as torchtune and ms-swift have it"
         source = f"{sequences} sequences, {who}, or as many more as give each device the same"
@@ -343,13 +344,6 @@ def _batch_of(
     unit, batch = question.model.batch_unit, sequences * sequence
     note(Assumption("batch", batch / question.model.batch_unit_tokens, unit, "default", source, key="batch"))
     return batch
-
-
-def _images(model: AnyModel, devices: int) -> tuple[int, str]:
-    """Returns the images of a batch that people begin with, or as many more as give each device enough."""
-    least, who = (1024, "DeiT's") if model.unit == "tokens" else (256, "ResNet's")
-    more = IMAGES_PER_DEVICE * min(devices, MOST_IMAGES // IMAGES_PER_DEVICE)
-    return max(least, more), f"{who} {least:,}, or {IMAGES_PER_DEVICE} a device, at most {MOST_IMAGES:,} (Goyal, 2017)"
 
 
 def _critical_sequences(question: Question, machines: ClusterSpec, sequence: int, tokens: int) -> tuple[int, str]:
@@ -385,14 +379,3 @@ def _rounded(batch: int, sequence: int, devices: int, note: Note) -> int:
     source = f"near {batch:,}, in whole sequences of {sequence:,} that divide over many ranks"
     note(Assumption("batch", float(rounded), "tokens", "given", source, key="batch"))
     return rounded
-
-
-def divisible(sequences: int, *, unit: int = 1) -> int:
-    """Returns the multiple of ``unit`` within 5 % of ``sequences`` that most powers of two divide; else themselves."""
-    least, most = math.ceil(sequences * (1 - 0.05)), int(sequences * (1 + 0.05))
-    for power in range(sequences.bit_length(), -1, -1):
-        step = unit << power
-        nearest = [each for each in (sequences // step * step, -(-sequences // step) * step) if least <= each <= most]
-        if nearest:
-            return min(nearest, key=lambda each: abs(each - sequences))
-    return sequences

@@ -12,7 +12,7 @@ from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import did_you_mean, unknown
 from trainwright.core.units import parse_count
 from trainwright.hardware.catalogue.nodes import HERE, names_here
-from trainwright.planner.cost.scaling_laws import critical_batch
+from trainwright.planner.cost.batches import critical_batch
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import AXES, WORDS, mesh, parse_layout
 from trainwright.planner.plan.question import Question, filled

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from trainwright.hardware.catalogue.stacks import DEFAULT
+from trainwright.hardware.catalogue.support import trains_alone
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.sizes import sequence_of
@@ -125,7 +126,7 @@ def _alone(
     they are not taken; and none of these is with an optimizer that has no such moments.
     """
     plain = question.optimizer in (None, "adamw") and question.workload is None
-    if not placed or machines.devices > 1 or machines.device.kind != "cuda" or not plain:
+    if not (placed and plain and trains_alone(machines, machines.devices)):
         return
     sequence, own = sequence_of(question, lambda _: None), _habit(question, software, "batch")
     is_own = question.batch_tokens is None or (own is not None and question.batch_tokens <= int(own.value) * sequence)

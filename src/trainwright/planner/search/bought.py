@@ -20,8 +20,8 @@ from trainwright.planner.search.candidates import parallel_plan
 from trainwright.planner.search.offers import Offer
 from trainwright.planner.search.ranking import WASTE, Goals, Option
 
-ENDLESS = 10.0
-"""Wall-clock over the own time of steps and validations beyond which a run is no way to train."""
+ENDLESS = 9.0
+"""What interruptions undo, and coming back, over the time of steps and validations, beyond which nobody trains so."""
 Refuse = Callable[[str, str, int], None]
 """Takes what offers of a price were left out: its name, the reason, how many."""
 
@@ -79,7 +79,8 @@ def bought(
 def _sold(fastest: Forecast, offer: Offer, cost: RunCost, goals: Goals, refuse: Refuse) -> np.ndarray:
     """Returns [L] whether so many devices are sold so, and the run is one that they are bought for."""
     run, billing, devices = fastest.run, offer.billing, fastest.layouts.devices
-    ends = cost.seconds < ENDLESS * (cost.parts.steps_s + cost.parts.evaluation_s) + cost.parts.start_s
+    undone = cost.parts.lost_s + cost.parts.recovery_s
+    ends = undone < ENDLESS * (cost.parts.steps_s + cost.parts.evaluation_s)
     there = np.ones_like(ends) if billing is None else devices <= billing.most_devices
     used = np.ones_like(ends)
     if billing is not None and goals.are_open:

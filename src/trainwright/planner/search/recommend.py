@@ -18,9 +18,10 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.nodes import cluster, node_size
+from trainwright.hardware.catalogue.support import trains_alone
 from trainwright.hardware.prices.price_list import PriceList, given_price, price_list
+from trainwright.planner.cost.batches import critical_batch
 from trainwright.planner.cost.keeping import kept_of
-from trainwright.planner.cost.scaling_laws import critical_batch
 from trainwright.planner.counts.layouts import FixedLayout, Numbers
 from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.forecast.networks import counted
@@ -73,7 +74,7 @@ class _Search:
 
     def parts(self, machines: ClusterSpec, counts: Sequence[int]) -> list[_Part]:
         """Returns the runs that are looked at on so many devices: one device's apart where its software does more."""
-        alone = self.alone if machines.device.kind == "cuda" and 1 in counts else None
+        alone = self.alone if any(trains_alone(machines, count) for count in counts) else None
         parts = [] if alone is None else [alone]
         rest = counts if alone is None else [count for count in counts if count > 1]
         return [*parts, *([replace(self.whole, counts=rest)] if rest else [])]

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.core.frozen import dataclass
 from trainwright.core.units import format_count, format_seconds
+from trainwright.planner.cost.batches import critical_batch_tokens, critical_batch_tokens_at
 from trainwright.planner.cost.scaling_laws import (
     DEFAULT_LAW,
     LAWS,
     compute_optimal,
-    critical_batch_tokens,
-    critical_batch_tokens_at,
     optimal_for,
     over_training,
 )

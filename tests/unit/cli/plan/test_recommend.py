@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -298,3 +299,40 @@ def test_a_vision_model_s_batch_is_of_images_in_the_answer_and_in_what_to_type_n
     out = capsys.readouterr().out
     assert "115.3M images in 28,151 steps of 4,096 images" in out
     assert re.search(r"^next: trainwright plan --model vit-b-16 --batch 4096 ", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("device", ["resnet-50", "vit-b-16"])
+def test_rows_of_images_say_images_a_second_and_answers_their_price_in_epochs(device, capsys):
+    asked = ["recommend", "--model", device, "--devices", "h100-sxm", "--most-devices", "512"]
+    assert main([*asked, "--json"]) == 0
+    fastest = json.loads(capsys.readouterr().out)["headlines"]["fastest"]
+    assert main(asked) == 0
+    out = capsys.readouterr().out
+    assert "images/s" in out and "more for the same loss" in out
+    size = 197 if device == "vit-b-16" else 1
+    rate = fastest["batch_tokens"] / size / fastest["step_s"]
+    assert fastest["tokens"] / size / rate < fastest["seconds"] < 1.2 * fastest["tokens"] / size / rate + 600
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["--model", "llama3-8b", "--method", "lora", "--examples", "50", "--devices", "a100-80gb"],
+        ["--model", "bert-large", "--task", "classify", "--examples", "20", "--epochs", "1", "--devices", "a100-80gb"],
+        ["--model", "resnet-50", "--examples", "100", "--epochs", "1", "--devices", "h100-sxm"],
+    ],
+)
+def test_a_run_of_less_than_the_usual_batch_is_answered_too(asked, capsys):
+    assert main(["recommend", *asked]) == 0
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("next: ")]
+    assert main(shlex.split(line.removeprefix("next: "), comments=True)[1:]) == 0
+
+
+def test_where_nothing_fits_changes_are_of_one_node_and_its_plan_is_next(capsys):
+    asked = ["recommend", "--model", "llama3-8b", "--method", "full", "--stack", "unsloth", "--devices", "h100-sxm,l4"]
+    assert main(asked) == 1
+    out = capsys.readouterr().out
+    (line,) = [each for each in out.splitlines() if each.startswith("next: trainwright plan")]
+    assert "what would make it fit on 8xh100-sxm" in out
+    assert main(shlex.split(line.removeprefix("next: "), comments=True)[1:]) == 1
+    assert "would make it fit" in capsys.readouterr().out

@@ -2,14 +2,10 @@ import numpy as np
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.catalogue.models import model
 from trainwright.planner.cost.scaling_laws import (
     DEFAULT_LAW,
     LAWS,
     compute_optimal,
-    critical_batch,
-    critical_batch_tokens,
-    critical_batch_tokens_at,
     find_law,
     optimal_for,
     over_training,
@@ -121,42 +117,6 @@ def test_loss_falls_towards_the_irreducible():
         assert loss(70e9, 1.4e12, law=law) < loss(280e9, 300e9, law=law)
 
 
-def test_critical_batches():
-    # Zhang et al., 2024: 93.20 x 302^0.47 sequences of 512 tokens for 302 M parameters on 20 tokens each.
-    assert critical_batch_tokens(20 * 302e6) == pytest.approx(512 * 93.20 * 302**0.47)
-    # Kaplan et al., 2020, section 5.1: 1 to 2 million tokens where the largest models converge (L about 2.6 to 3).
-    assert 1e6 < critical_batch_tokens_at(3.0) < critical_batch_tokens_at(2.6) < 2.2e6
-
-
 def test_unknown_laws_are_refused():
     with pytest.raises(RecipeError, match="besiroglu"):
         compute_optimal(1e21, law="besiroglo")
-
-
-EPOCHS = {
-    1632: 35.0,
-    3264: 35.2,
-    4096: 40.0,
-    8192: 42.0,
-    13056: 45.4,
-    32768: 56.0,
-    35840: 60.0,
-    49152: 68.0,
-    58880: 79.9,
-    65536: 84.4,
-    67840: 86.0,
-}
-"""Mean epochs to 75.9 % by batch: MLPerf's reference convergence points of ResNet-50 (mlcommons/logging@0a0a659d8)."""
-
-
-def test_the_critical_batch_of_images_tells_the_epochs_of_mlperf():
-    law = critical_batch(model("resnet-50"), 1)
-    least = 34.7
-    for images, epochs in EPOCHS.items():
-        assert float(least * law.price(images)) == pytest.approx(epochs, rel=0.06)
-    # As good as 256 at 8,192 (Goyal et al., 2017): at most a fifth more there.
-    assert law.price(256) < 1.01 and law.price(8192) < 1.2
-    patches = model("vit-b-16")
-    assert critical_batch(patches, 1).tokens == law.tokens * patches.context_tokens
-    text = critical_batch(model("llama3-8b"), 10**12)
-    assert text.tokens == critical_batch_tokens(1e12) and text.price(text.tokens) == pytest.approx(1.2)

@@ -1,15 +1,13 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
-from trainwright.planner.plan.sizes import divisible, passes_of
+from trainwright.planner.plan.sizes import passes_of
 
 
 def work(name="llama3-8b", on="rtx-4090", **asked):
@@ -66,23 +64,6 @@ def test_what_is_said_of_the_data_is_an_assumption_with_its_origin():
 def test_examples_are_read_once_where_a_model_is_trained_anew(examples, each):
     asked = work(examples=examples, example_tokens=each)
     assert 0 <= asked.total_tokens - examples * each < asked.batch_tokens
-
-
-@given(st.integers(1, 5000))
-def test_a_batch_is_rounded_to_the_most_powers_of_two(sequences):
-    batch = divisible(sequences)
-    near = [each for each in range(1, 6000) if abs(each - sequences) <= 0.05 * sequences + 1e-9]
-    most = max(each & -each for each in near)
-    assert batch in near
-    assert batch & -batch == most
-    assert divisible(512) == 512 and divisible(488) == 512
-
-
-def test_a_batch_can_be_a_multiple_of_what_one_has():
-    assert divisible(488, unit=24) == 480
-    assert divisible(512, unit=24) == 528
-    # No multiple of 24 is near 10.
-    assert divisible(10, unit=24) == 10
 
 
 def test_the_loss_is_in_chunks_where_the_software_has_it_so():
@@ -167,14 +148,14 @@ def test_a_tuned_batch_gives_each_device_as_many_sequences(devices, sequences):
 
 def test_images_come_in_batches_as_people_have_them():
     assert work("resnet-50", on="v100").batch_sequences == 256 == work("resnet-50", on="8xh100").batch_sequences
-    assert work("vit-b-16", on="v100").batch_sequences == 1024
-    assert work("resnet-50", on="64x8xh100-sxm").batch_sequences == 8192
-    (length,) = [
-        each
-        for each in scenario_of(Question(model=model("vit-b-16"), on="v100", examples=1000, epochs=2)).assumptions
-        if each.key == "length"
-    ]
-    assert (length.name, length.value) == ("images", 2000)
+    assert work("resnet-50", on="6xh100-sxm").batch_sequences == 192
+    assert work("vit-b-16", on="50x8xh100-sxm").batch_sequences == 400 * 16
+    # Tuned or not: 16 sequences of a chat are no batch of images.
+    assert work("resnet-50", on="8xh100", method="full", examples=50_000).batch_sequences == 256
+    asked = Question(model=model("vit-b-16"), on="v100", examples=1000, epochs=2)
+    known = {each.key: each for each in scenario_of(asked).assumptions}
+    assert (known["length"].name, known["length"].value) == ("images", 2000)
+    assert "2% more epochs" in known["batch"].source
 
 
 def test_a_batch_that_is_longer_than_the_run_is_refused():
@@ -183,6 +164,16 @@ def test_a_batch_that_is_longer_than_the_run_is_refused():
     assert refusal.value.field == "batch_tokens"
     with pytest.raises(RecipeError, match="a batch is longer than the run"):
         work(tokens=10**6, batch_tokens=4 * 10**6)
+
+
+def test_a_small_run_has_the_usual_batch_and_examples_count_with_their_padding():
+    few = {"method": "lora", "on": "a100-80gb", "epochs": 1}
+    usual = work(examples=5, **few)
+    assert work(examples=5, batch_tokens=usual.batch_tokens, **few).batch_sequences == 16
+    # 64 sequences of 500 examples, each of 200 tokens in the mean and counted with 2,048.
+    assert work(examples=500, batch_tokens=64 * 2048, **few).batch_sequences == 64
+    with pytest.raises(RecipeError, match="a batch is longer than the run"):
+        work(examples=50, batch_tokens=64 * 2048, **few)
 
 
 def test_an_optimizer_without_moments_keeps_none_in_other_bits():
