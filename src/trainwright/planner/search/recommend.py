@@ -310,11 +310,10 @@ def _survey(
         steps = part.of_batch(compared.layouts.batch_sequences, [each.workload.steps for each in part.runs])
         fastest = compared.forecast(compared.best(steps))
         tokens = part.of_batch(fastest.layouts.batch_sequences, [each.workload.total_tokens for each in part.runs])
+        held = kept_of(run, data_bytes=search.data_bytes)
         for offer in ways:
             search.options += bought(
-                fastest,
-                offer,
-                kept_of(run, data_bytes=search.data_bytes),
+                *(fastest, offer, held),
                 tokens=tokens,
                 goals=goals,
                 refuse=lambda *left_out: search.refuse("price", *left_out),
