@@ -18,7 +18,7 @@ from typing import Any, get_args
 from trainwright.core.errors import RecipeError, about
 from trainwright.core.money import parse_usd
 from trainwright.core.spelling import unknown
-from trainwright.core.units import at_least_one, parse_count, parse_seconds, split
+from trainwright.core.units import YEAR_S, at_least_one, parse_count, parse_seconds, split
 from trainwright.hardware.catalogue.devices import device, normalised
 from trainwright.hardware.catalogue.nodes import node_size
 from trainwright.hardware.catalogue.printed_names import instance, instance_devices, is_board, machine_devices
@@ -33,8 +33,9 @@ from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, Recompute, States
 
 MOST_EPOCHS, MOST_GIB, MOST_USD_AN_HOUR = 10**6, 10**9, 10**5
+MOST_YEARS, MOST_RAILS, MOST_FLOPS_PER_S = 1000, 64, 1e18
 """Beyond these a question is a slip: a thousand times the passes that anybody makes over a few examples, an exbibyte of
-data, more for an hour than a device costs."""
+data, more for an hour than a device costs, a millennium, more ports and a faster device than there are."""
 
 
 def _integer(value: Any) -> int:
@@ -126,7 +127,7 @@ def _above_zero(value: Any, parse: Callable[[Any], float], most: float = math.in
 
 def _span(value: Any) -> float:
     """Returns seconds; a text needs its unit, for whoever writes 14 means days."""
-    seconds = _above_zero(value, parse_seconds)
+    seconds = _above_zero(value, parse_seconds, most=MOST_YEARS * YEAR_S)
     if isinstance(value, str) and not split(value, expected="a time")[1]:
         raise RecipeError("a time needs its unit", seen=repr(value), expected="for example 14d or 36h")
     return seconds
@@ -139,7 +140,18 @@ def _flops_per_s(value: Any) -> float:
     scale = re.fullmatch(r"([GTPE]?)FLOPS?(?:/S)?", unit.upper()) if unit else None
     if not number or (scale is None and (unit or isinstance(value, str))):
         raise RecipeError("no rate of a device", seen=repr(value), expected=expected)
-    return float(number) * 1000.0 ** (0 if scale is None else " KMGTPE".index(scale[1] or " "))
+    rate = float(number) * 1000.0 ** (0 if scale is None else " KMGTPE".index(scale[1] or " "))
+    if rate > MOST_FLOPS_PER_S:
+        raise RecipeError("more than any device reaches", seen=repr(value), expected=f"{expected}, at most 1EFLOP/s")
+    return rate
+
+
+def _rails(value: Any) -> int:
+    """Returns the network ports of a machine."""
+    rails = _integer(value)
+    if rails > MOST_RAILS:
+        raise RecipeError("more ports than any machine has", seen=shown(value), expected=f"at most {MOST_RAILS}")
+    return rails
 
 
 def _price_kinds(value: Any) -> tuple[str, ...]:
@@ -264,7 +276,7 @@ OF_RUN: Readers = {
 """What a user may set of a run wherever it is: fields of a ``Question``, and what reads them."""
 QUESTION: Readers = {
     **OF_RUN,
-    "rails": _integer,
+    "rails": _rails,
     **dict.fromkeys(("scale_up", "scale_out"), text),
     "clouds": names,
     "regions": regions,

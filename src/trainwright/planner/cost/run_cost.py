@@ -14,7 +14,16 @@ from trainwright.core.frozen import dataclass
 from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import NVME_DISK_BYTES_PER_S
 from trainwright.hardware.catalogue.runs import RunNumbers, read_runs
-from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, goodput, spot, started_s
+from trainwright.planner.cost.goodput import (
+    DEVICE_MTBF_S,
+    HOUR_S,
+    RECOVERY_S,
+    SPOT_RECOVERY_S,
+    Goodput,
+    goodput,
+    spot,
+    started_s,
+)
 from trainwright.planner.counts.adapters import count_trained
 from trainwright.planner.counts.layouts import Numbers, Values
 from trainwright.planner.counts.parameters import MOMENT_BYTES
@@ -226,12 +235,15 @@ def _parts(
         device_mtbf_s=settings.device_mtbf_s,
     )
     written = work / taken.checkpoint_interval_s * checkpoint_s
+    ends = np.isfinite(taken.total_s)
+    undone = np.maximum(np.where(ends, taken.total_s, 0.0) - work - written, 0.0)
+    back = np.minimum(undone, np.where(ends, taken.interruptions, 0.0) * SPOT_RECOVERY_S)
     return replace(
         parts,
         checkpoints_s=written,
-        recovery_s=np.zeros_like(work),
-        lost_s=np.where(np.isfinite(taken.total_s), np.maximum(taken.total_s - work - written, 0.0), np.inf),
-        overhead_s=overhead * (np.where(np.isfinite(taken.total_s), taken.total_s, 0.0) + start_s),
+        recovery_s=back,
+        lost_s=np.where(ends, undone - back, np.inf),
+        overhead_s=overhead * (np.where(ends, taken.total_s, 0.0) + start_s),
         interruptions=taken.interruptions,
         checkpoint_interval_s=taken.checkpoint_interval_s,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import sys
 from pathlib import Path
 
@@ -125,10 +126,29 @@ class Terminal:
     def answer(self, *lines: str) -> None:
         """Waits for a prompt before each line."""
         for line in lines:
-            while not self.seen.endswith("> "):
-                self.seen += os.read(self.end, 4096).decode()
+            self.prompted()
             self.seen += "\n"
             os.write(self.end, line.encode())
+
+    def prompted(self) -> None:
+        """Waits for a prompt."""
+        while not self.seen.endswith("> "):
+            self.seen += os.read(self.end, 4096).decode()
+
+    def interrupt(self) -> int:
+        """Presses Ctrl-C at a prompt until the process ends; returns its exit code.
+
+        Python's readline misses a signal that comes when the prompt is written, and its wait has not begun.
+        """
+        self.prompted()
+        while True:
+            os.write(self.end, b"\x03")
+            for _ in range(100):
+                if select.select([self.end], [], [], 0.1)[0]:
+                    try:
+                        self.seen += os.read(self.end, 4096).decode()
+                    except OSError:  # the child's side is closed
+                        return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
 
     def wait(self) -> int:
         """Returns the exit code."""
@@ -168,7 +188,7 @@ def test_a_column_that_no_name_tells_is_asked_and_ctrl_c_says_how_to_go_on(here,
     assert read("pretrain.yaml").data.sources[0].text_key == "prompt"
 
     stopped = Terminal("init", "chat")
-    stopped.answer("llama3-8b\n", "\x03")
-    assert stopped.wait() == 130, stopped.seen
+    stopped.answer("llama3-8b\n")
+    assert stopped.interrupt() == 130, stopped.seen
     assert "to go on: trainwright init chat --model llama3-8b" in stopped.seen
     assert not (folder / "finetune.yaml").exists()
