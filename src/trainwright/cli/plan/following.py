@@ -86,16 +86,18 @@ def _or_packed(plan: Plan) -> str:
 def surely_fitting(args: argparse.Namespace, question: Question, planned: Planned) -> str:
     """Returns the change that makes an uncertain plan sure, and its command; empty where there is none to offer."""
     from trainwright.core.units import format_factor
-    from trainwright.planner.plan.layout import degrees
+    from trainwright.planner.plan.layout import otherwise
 
     plan = planned.plan
     if plan.estimate.fit != "uncertain" or not planned.changes:
         return ""
     change = planned.changes[0]
-    fields, laid_out = with_batch_as_asked(change.fields, plan.model), degrees(change.best.parallel)
-    other = "" if laid_out == degrees(plan.parallel) or laid_out in change.name else f" and {laid_out}"
-    slower = f"{format_factor(change.slowdown)} x the device-time"
-    return f"{change.name}{other}, {slower}: {_changed(args, question, fields)}"
+    fields, slower = (
+        with_batch_as_asked(change.fields, plan.model),
+        f"{format_factor(change.slowdown)} x the device-time",
+    )
+    divided = otherwise(plan.parallel, change.best.parallel, named=change.name)
+    return f"{change.name}{' and ' * bool(divided)}{divided}, {slower}: {_changed(args, question, fields)}"
 
 
 def run_line(args: argparse.Namespace, inputs: Sequence[str], *, nodes: int = 1) -> str:

@@ -20,7 +20,7 @@ from trainwright.planner.counts.parameters import active_parameters, parameter_c
 from trainwright.planner.forecast.forecast import Forecast, corrected, step_s
 from trainwright.planner.forecast.time.bubble import idle_s
 from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, assumed
-from trainwright.planner.plan.layout import Choice, choose, degrees, mesh
+from trainwright.planner.plan.layout import Choice, choose, mesh, otherwise
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.shares import exposed, work_shares
 from trainwright.planner.plan.usual import alone_fields
@@ -201,10 +201,9 @@ def with_ways(made: Planned) -> Planned:
         before = next((place for place, each in enumerate(every) if each.best.unsure), len(every))
         place = before if other.best.unsure else 0
         every = (*every[:place], other, *every[place:])
-    divided = degrees(made.plan.parallel)
-    ways = tuple(
-        Rejected(name=change.name, reason=change.told(divided, degrees(change.best.parallel))) for change in every
-    )
+    unchanged = made.plan.parallel
+    told = (each.told(otherwise(unchanged, each.best.parallel, named=each.name)) for each in every)
+    ways = tuple(Rejected(name=change.name, reason=reason) for change, reason in zip(every, told, strict=True))
     return replace(made, plan=replace(made.plan, rejected=ways), changes=every)
 
 

@@ -370,6 +370,12 @@ def mesh(parallel: ParallelPlan, recompute: Recompute) -> str:
     return f"{degrees(parallel)}; {', '.join(how)}"
 
 
+def otherwise(before: ParallelPlan, after: ParallelPlan, *, named: str) -> str:
+    """Returns how a changed run is divided, where that is not as before, and not what the change is ``named`` by."""
+    divided = degrees(after)
+    return "" if divided == degrees(before) or divided in named else divided
+
+
 def degrees(parallel: ParallelPlan) -> str:
     """Returns how a layout divides a run in words: ``dp_shard 64, tp 8``."""
     sizes = {name: getattr(parallel, name) for name in AXES[:6]}

@@ -75,11 +75,11 @@ class Change:
         counted = self.slowdown * UNUSUAL ** (self.unusual - self.is_layout) * (CUT if self.cuts else 1.0)
         return float(self.trains_less), kind, counted
 
-    def told(self, before: str, after: str) -> str:
-        """Returns what speaks for and against it; how the run is divided ``after`` it, if not as ``before``."""
+    def told(self, divided: str) -> str:
+        """Returns what speaks for and against it, and how the run is ``divided`` then, if otherwise."""
         time = "fits" if self.is_layout else f"{format_factor(self.slowdown)} x the device-time"
         less = "; trains adapters alone" if self.trains_less else ""
-        other = "" if after == before or after in self.name else f"; {after}"
+        other = f"; {divided}" if divided else ""
         return f"{time}{less}{'; uncertain' if self.best.unsure else ''}{other}"
 
 
