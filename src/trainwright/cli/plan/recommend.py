@@ -83,14 +83,11 @@ def run(args: argparse.Namespace) -> int:
     scenario, recommendation = ranked_ways(question, pool, goals=goals, **bounds)
     judged = _judged(scenario, pool)
     tight = _tight(scenario.run, pool, bounds, recommendation)
-    mended = {
-        written(each.nodes, each.node.devices, each.device.name): changes(
-            replace(scenario.placed(each).run, cluster=each),
-            usual=scenario.placed(each).usual,
-            frugal=scenario.tunes,
-        )
-        for each in tight
-    }
+    mended = {}
+    for each in tight:
+        there = scenario.on_devices(each)
+        found = changes(replace(there.run, cluster=each), usual=there.usual, frugal=there.tunes)
+        mended[written(each.nodes, each.node.devices, each.device.name)] = found
     payload = {
         "workload": scenario.run.workload,
         "goals": goals,
@@ -151,7 +148,7 @@ def _tight(
     from trainwright.hardware.catalogue.nodes import node_size
     from trainwright.hardware.catalogue.support import AXES, lacking_axes
     from trainwright.planner.search.offers import OWN
-    from trainwright.planner.search.recommend import MOST_DEVICES, largest_cluster
+    from trainwright.planner.search.recommend import largest_cluster
 
     every = (*recommendation.options, *recommendation.closest)
     usable = {each.device for each in every if each.provider == OWN}
@@ -170,4 +167,4 @@ def _tight(
     # A node of it, or one device where the software divides nothing: what is rented first.
     one = largest_cluster(wanted[0], run.workload, 1)
     most = 1 if set(lacking_axes(replace(run, cluster=one))) == set(AXES) else node_size(wanted[0])
-    return [largest_cluster(wanted[0], run.workload, min(most, bounds.get("most_devices") or MOST_DEVICES))]
+    return [largest_cluster(wanted[0], run.workload, min(most, bounds.get("most_devices") or most))]

@@ -23,6 +23,9 @@ CONVOLVED, PATCHED, TUNED_PATCHED = (256, "ResNet's"), (1024, "DeiT's"), (512, "
 IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
 """Goyal et al. (2017, arXiv 1706.02677): 32 on each of 256 GPUs are as good as 256 in all."""
 
+ROUNDED = 2.0
+"""Times a short run, or the usual batch, that a batch may have which is rounded for its devices."""
+
 
 def critical_batch_tokens(tokens: Values) -> Numbers:
     """Returns the batch beyond which a run of ``tokens`` needs 20 % more steps than in proportion (Zhang et al., 2024).
@@ -66,11 +69,12 @@ def usual_batch(model: AnyModel, devices: int, *, tunes: bool) -> tuple[int, str
     by_patches = model.unit == "tokens"
     least, who = (TUNED_PATCHED if tunes else PATCHED) if by_patches else CONVOLVED
     images = images_over(least, devices, least_each=IMAGES_PER_DEVICE)
-    return images, f"{who} {least:,}, in a power of two a device, {IMAGES_PER_DEVICE} at least (Goyal et al., 2017)"
+    how = f"a power of two a device, {IMAGES_PER_DEVICE} or more, up to {MOST_IMAGES:,} in all (Goyal et al., 2017)"
+    return images, f"{who} {least:,}, in {how}"
 
 
 def images_over(images: int, devices: int, *, least_each: int = 1) -> int:
-    """Returns about so many images, a power of two for each device; at most ``MOST_IMAGES``, if that can be."""
+    """Returns about so many images, a power of two for each device: at most ``MOST_IMAGES``, for more devices too."""
     each = max(least_each, 1 << max(0, round(math.log2(images / devices))))
     while each > 1 and each * devices > MOST_IMAGES:
         each //= 2
@@ -89,12 +93,12 @@ def divisible(sequences: int, *, unit: int = 1) -> int:
 
 
 def refuse_longer(model: AnyModel, batch: int, usual: int, run: float) -> None:
-    """Raises where a batch is longer than its ``run``, both in tokens with padding, and than the ``usual`` one.
+    """Raises where a batch is much longer than its ``run``, both in tokens with padding, and than the ``usual`` one.
 
     Raises:
         RecipeError: says so.
     """
-    if batch <= max(run, usual):
+    if batch <= ROUNDED * max(run, usual):
         return
     what, fix = "a batch is longer than the run", "set `tokens`, or `examples`, for a longer one"
     expected = f"at most the {batch_text(model, round(run))} of the run"

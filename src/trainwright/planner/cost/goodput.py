@@ -73,10 +73,11 @@ class Goodput:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Spot:
-    """A run on nodes that may be taken back: expected interruptions, and its wall-clock time."""
+    """A run on nodes that may be taken back: expected interruptions, what coming back from them takes, and its time."""
 
     interruptions: Numbers
     checkpoint_interval_s: Numbers
+    recovery_s: Numbers
     total_s: Numbers
 
 
@@ -194,4 +195,7 @@ def spot(
     # While a warned interruption is recovered from, others may come: 1 + q + q^2 + ... of them.
     pause = np.where(warned, taken * (checkpoint_s + np.asarray(recovery_s)), 0.0)
     total = np.where(pause < 1.0, total / np.where(pause < 1.0, 1.0 - pause, 1.0), np.inf)
-    return Spot(interruptions=total * (taken + failed), checkpoint_interval_s=interval, total_s=total)
+    finite = np.where(np.isfinite(total), total, 0.0)
+    # A recovery that is interrupted is begun anew, and counts as work that is lost.
+    back = np.minimum(finite * (taken + failed) * recovery_s, np.maximum(finite - work, 0.0))
+    return Spot(interruptions=total * (taken + failed), checkpoint_interval_s=interval, recovery_s=back, total_s=total)

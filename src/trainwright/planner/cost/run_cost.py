@@ -18,7 +18,6 @@ from trainwright.planner.cost.goodput import (
     DEVICE_MTBF_S,
     HOUR_S,
     RECOVERY_S,
-    SPOT_RECOVERY_S,
     Goodput,
     goodput,
     spot,
@@ -237,7 +236,7 @@ def _parts(
     written = work / taken.checkpoint_interval_s * checkpoint_s
     ends = np.isfinite(taken.total_s)
     undone = np.maximum(np.where(ends, taken.total_s, 0.0) - work - written, 0.0)
-    back = np.minimum(undone, np.where(ends, taken.interruptions, 0.0) * SPOT_RECOVERY_S)
+    back = np.minimum(undone, taken.recovery_s)
     return replace(
         parts,
         checkpoints_s=written,

@@ -43,7 +43,8 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
         return scenario
     batch_tokens = sequences * workload.sequence_tokens
     model = scenario.run.model
-    source = f"rounded from {batch_text(model, workload.batch_tokens)} to what most powers of two divide"
+    what = "a power of two of them for each device" if model.sees_images else "what most powers of two divide"
+    source = f"rounded from {batch_text(model, workload.batch_tokens)} to {what}"
     known = next((each for each in scenario.assumptions if each.key == "batch"), None)
     origin: Origin = "given" if known is None else known.origin
     source = source if known is None or not known.source else f"{known.source}; {source}"
@@ -180,7 +181,8 @@ def _larger_batches(question: Question, scenario: Scenario) -> tuple[int, ...]:
     asked = question.batch_tokens is not None or question.workload is not None
     if asked or question.tunes:
         return ()
-    most = critical_batch(model, workload.total_tokens).tokens / workload.batch_tokens
+    tokens = workload.total_tokens
+    most = min(critical_batch(model, tokens).tokens, tokens) / workload.batch_tokens
     return tuple(workload.batch_tokens << power for power in range(1, int(max(1.0, most)).bit_length()))
 
 

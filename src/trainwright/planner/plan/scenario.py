@@ -86,10 +86,11 @@ class Scenario:
     on_this_machine: bool = False
     """On this one machine nobody asks what a run needs of a node, or how sure its verdict is."""
 
-    def placed(self, machines: ClusterSpec) -> Scenario:
+    def on_devices(self, machines: ClusterSpec) -> Scenario:
         """Returns the scenario of so many devices of such a kind."""
-        one = self.alone is not None and trains_alone(machines, machines.devices)
-        return self.alone or self if one else self
+        if self.alone is not None and trains_alone(machines, machines.devices):
+            return self.alone
+        return self
 
 
 def _unmeasured(question: Question) -> Mapping[str, str]:

@@ -144,6 +144,8 @@ class Goals:
     def order(self, option: Option) -> tuple[float, ...]:
         """Returns the key of the best first: the fastest where only a budget is given, else the cheapest.
 
+        ``ranked`` puts the cheapest of what is about as fast as that before it.
+
         What has a doubtful price comes after all that has another, what has none last, by time. Of each of the three
         what surely fits comes first: a run that dies of memory costs more than its dollars.
         """

@@ -288,8 +288,9 @@ def _survey(
 ) -> None:
     """Adds all options on one kind of device; ``thorough``: of what is there, as a plan looks for them."""
     name, counts = machines.device.name, device_counts(machines, finer=goals.deadline_s is not None)
-    unfit = []
-    for part in search.parts(machines, counts):
+    parts = search.parts(machines, counts)
+    left_out: list[tuple[Literal["device", "precision"], str]] = []
+    for part in parts:
         try:
             run, *larger = search.on(machines, part)
             compared = compare(
@@ -301,11 +302,11 @@ def _survey(
                 memo=None if part is search.alone else search.memo,
             )
         except RecipeError as error:
-            search.refuse("precision" if error.field == "precision" else "device", name, error.what)
-            return
+            left_out.append(("precision" if error.field == "precision" else "device", error.what))
+            continue
         search.count(compared.pruned)
         if not compared.fits.any():
-            unfit.append(_why_unfit(compared, part, machines))
+            left_out.append(("device", _why_unfit(compared, part, machines)))
             continue
         steps = part.of_batch(compared.layouts.batch_sequences, [each.workload.steps for each in part.runs])
         fastest = compared.forecast(compared.best(steps))
@@ -316,11 +317,12 @@ def _survey(
                 *(fastest, offer, held),
                 tokens=tokens,
                 goals=goals,
-                refuse=lambda *left_out: search.refuse("price", *left_out),
+                refuse=lambda *unsold: search.refuse("price", *unsold),
                 flops_per_s=search.flops_per_s,
             )
-    if unfit and len(unfit) == len(search.parts(machines, counts)):
-        search.refuse("device", name, unfit[-1])
+    if len(left_out) == len(parts):
+        kind, reason = left_out[-1]
+        search.refuse(kind, name, reason)
 
 
 def _why_unfit(compared: Compared, part: _Part, machines: ClusterSpec) -> str:

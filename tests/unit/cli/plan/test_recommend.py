@@ -320,6 +320,7 @@ def test_rows_of_images_say_images_a_second_and_answers_their_price_in_epochs(de
         ["--model", "llama3-8b", "--method", "lora", "--examples", "50", "--devices", "a100-80gb"],
         ["--model", "bert-large", "--task", "classify", "--examples", "20", "--epochs", "1", "--devices", "a100-80gb"],
         ["--model", "resnet-50", "--examples", "100", "--epochs", "1", "--devices", "h100-sxm"],
+        ["--model", "resnet-50", "--examples", "100", "--epochs", "1", "--devices", "l4", "--have", "5x8xh100-sxm"],
     ],
 )
 def test_a_run_of_less_than_the_usual_batch_is_answered_too(asked, capsys):

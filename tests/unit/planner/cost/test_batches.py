@@ -97,4 +97,5 @@ def test_a_batch_is_no_longer_than_the_run_or_than_people_have_it():
     refuse_longer(text, 1000, 1000, 10.0)
     with pytest.raises(RecipeError, match="a batch is longer than the run") as refusal:
         refuse_longer(images, 197 * 4096, 197 * 1024, 197 * 1000.0)
+    refuse_longer(images, 197 * 1536, 197 * 1024, 197 * 1000.0)  # rounded for the devices
     assert (refusal.value.seen, refusal.value.expected) == ("4,096 images", "at most the 1,000 images of the run")

@@ -178,3 +178,10 @@ def test_checkpoints_are_a_minute_apart_at_least():
     assert goodput(20.0, devices=1000, checkpoint_s=1e-4).checkpoint_interval_s == 20
     taken = spot(86400.0, nodes=10, devices=80, provider="aws", checkpoint_s=1e-4)
     assert taken.checkpoint_interval_s >= 60
+
+
+def test_coming_back_to_spot_nodes_takes_as_long_as_each_time():
+    rare = spot(86400.0, nodes=1, devices=8, provider="gcp", checkpoint_s=1.0, recovery_s=100.0, device_mtbf_s=1e15)
+    never = spot(86400.0, nodes=1, devices=8, provider="gcp", checkpoint_s=1.0, recovery_s=0.0, device_mtbf_s=1e15)
+    # Warned nodes lose no work: what a run is longer by is the recoveries.
+    assert rare.total_s - never.total_s == pytest.approx(rare.recovery_s, rel=0.01) and never.recovery_s == 0

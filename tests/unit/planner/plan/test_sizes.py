@@ -173,7 +173,7 @@ def test_a_small_run_has_the_usual_batch_and_examples_count_with_their_padding()
     # 64 sequences of 500 examples, each of 200 tokens in the mean and counted with 2,048.
     assert work(examples=500, batch_tokens=64 * 2048, **few).batch_sequences == 64
     with pytest.raises(RecipeError, match="a batch is longer than the run"):
-        work(examples=50, batch_tokens=64 * 2048, **few)
+        work(examples=50, batch_tokens=128 * 2048, **few)
 
 
 def test_an_optimizer_without_moments_keeps_none_in_other_bits():
