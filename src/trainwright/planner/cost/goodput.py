@@ -196,6 +196,7 @@ def spot(
     pause = np.where(warned, taken * (checkpoint_s + np.asarray(recovery_s)), 0.0)
     total = np.where(pause < 1.0, total / np.where(pause < 1.0, 1.0 - pause, 1.0), np.inf)
     finite = np.where(np.isfinite(total), total, 0.0)
-    # A recovery that is interrupted is begun anew, and counts as work that is lost.
-    back = np.minimum(finite * (taken + failed) * recovery_s, np.maximum(finite - work, 0.0))
+    paused = finite * np.where(pause < 1.0, pause, 0.0)
+    # As in ``goodput``: a recovery that fails is begun anew; a warned interruption pauses for its whole one.
+    back = np.minimum((finite - paused) * -np.expm1(-np.asarray(recovery_s) / unwarned) + paused, finite - work)
     return Spot(interruptions=total * (taken + failed), checkpoint_interval_s=interval, recovery_s=back, total_s=total)

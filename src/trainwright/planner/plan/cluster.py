@@ -17,7 +17,7 @@ from trainwright.planner.cost.scaling_laws import held_rate_s
 from trainwright.planner.counts.flops import again_flops, count_flops, utilisation
 from trainwright.planner.counts.lengths import padded_lengths
 from trainwright.planner.counts.parameters import active_parameters, parameter_counts
-from trainwright.planner.forecast.forecast import Forecast, corrected, step_s
+from trainwright.planner.forecast.forecast import Forecast, corrected, model_flops_per_token, step_s
 from trainwright.planner.forecast.time.bubble import idle_s
 from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, assumed
 from trainwright.planner.plan.layout import Choice, choose, mesh, otherwise
@@ -364,7 +364,8 @@ def _recomputed_share(scenario: Scenario, choice: Choice) -> float:
     padded = 1.0
     if work.example_tokens is not None:
         padded = float(padded_lengths(work, choice.forecast.layouts)[0][0]) / work.example_tokens
-    return padded * (1 + again / whole.training)
+    length = replace(work, example_tokens=None)
+    return padded * (1 + again / (model_flops_per_token(scenario.run.model, length) * work.sequence_tokens))
 
 
 def _needs(scenario: Scenario, choice: Choice, run: RunCost) -> Needs:
