@@ -314,7 +314,8 @@ def _usual(question: Question, sequence: int) -> _Data:
     if question.tunes:
         how = "each a sequence" if question.packing == "off" else "packed"
         source = f"{how}; by default as many as Alpaca has, and epochs as transformers' trainer"
-        return _Data(examples=EXAMPLES, epochs=EPOCHS, tokens=EXAMPLE_TOKENS, source=source)
+        # Longer examples are cut off.
+        return _Data(examples=EXAMPLES, epochs=EPOCHS, tokens=min(EXAMPLE_TOKENS, sequence), source=source)
     return _Data(examples=EXAMPLES, epochs=1.0, tokens=sequence, source="each as long as a sequence, by default once")
 
 

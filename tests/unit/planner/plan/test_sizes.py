@@ -188,3 +188,8 @@ def test_quantised_weights_are_not_multiplied_in_eight_bits():
             work(method="qlora", on="b200", precision=precision)
         assert refusal.value.field == "precision"
     assert work(method="lora", on="b200", precision="fp8").precision == "fp8"
+
+
+def test_examples_are_cut_to_the_sequence():
+    short = work(method="lora", examples=1000, epochs=1, sequence_tokens=16, on="h100-sxm")
+    assert (short.batch_sequences, short.steps) == (16, -(-1000 // 16))
