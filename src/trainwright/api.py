@@ -30,13 +30,14 @@ from trainwright.planner.evidence.finished import Ledger
 from trainwright.planner.evidence.references import experienced
 from trainwright.planner.explain.formula import Explanation
 from trainwright.planner.explain.registry import explain as explained
-from trainwright.planner.plan.cluster import Planned, planned, with_ways
+from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.rankable import defaults_on, ranked_ways
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.plan.sweep import Sweep, parse_sweep
 from trainwright.planner.plan.sweep import sweep as sweep_of
+from trainwright.planner.plan.ways import with_ways
 from trainwright.planner.search.ranking import Goals, Recommendation
 from trainwright.render.notebook import in_notebook, show_page
 from trainwright.render.watching import watching

@@ -107,7 +107,7 @@ def _train_keys(plan: Plan) -> dict[str, Any] | None:
     fields = LayoutSection.model_fields
     for name in fields:
         value = getattr(parallel, name)
-        unused = name == "zero_stage" and parallel.dp_shard == 1
+        unused = name == "zero_stage" and parallel.sharing == 1
         if value != fields[name].default and not unused:
             keys[f"{LAYOUT}.{name}"] = value
     return keys

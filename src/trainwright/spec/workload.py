@@ -245,13 +245,18 @@ class ParallelPlan:
 
     def __post_init__(self) -> None:
         # The ranks of a bidirectional pipeline share too: two of them have the same stages.
-        if self.dp_shard * self.cp == 1 and self.schedule != "dualpipe":
+        if self.sharing == 1 and self.schedule != "dualpipe":
             object.__setattr__(self, "zero_stage", 0)
 
     @property
     def ranks(self) -> int:
         """Returns how many processes train together, one on each device."""
         return self.dp_replicate * self.dp_shard * self.tp * self.pp * self.cp
+
+    @property
+    def sharing(self) -> int:
+        """Returns how many ranks share weights and states, ``zero_stage`` of them: those of a sequence's parts too."""
+        return self.dp_shard * self.cp
 
     @property
     def of_experts(self) -> tuple[int, int]:

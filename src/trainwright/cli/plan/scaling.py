@@ -28,7 +28,7 @@ MOST_PARAMETERS = 10**15
 
 def run(args: argparse.Namespace) -> int:
     """Print what the laws say, how large a batch may be, and on given machines time and price."""
-    from trainwright.planner.plan.cluster import with_ways
+    from trainwright.planner.plan.ways import with_ways
     from trainwright.render.plans.scaling import scaling_document, show
 
     asked = [name for name in ("compute", "budget", "params") if getattr(args, name) is not None]

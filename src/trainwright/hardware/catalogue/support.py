@@ -104,7 +104,7 @@ def plan_problems(stack: Stack, plan: ParallelPlan) -> tuple[str, ...]:
     Where there is one data-parallel rank nothing is shared at any stage.
     """
     layout: dict[str, object] = {"offload": plan.offload, **{axis: getattr(plan, axis) for axis in AXES}}
-    stages, alone = stages_beside(stack.runs, layout), plan.dp_replicate * plan.dp_shard == 1
+    stages, alone = stages_beside(stack.runs, layout), plan.dp_replicate * plan.sharing == 1
     if plan.zero_stage in stages or (alone and stages):
         return ()
     shared = f"zero_stage={plan.zero_stage}, dp_replicate={plan.dp_replicate}, dp_shard={plan.dp_shard}"

@@ -131,6 +131,16 @@ class Layouts:
         return self.dp_replicate * self.dp_shard
 
     @property
+    def sharing(self) -> Numbers:
+        """Returns the number of ranks that can share weights and states, ``zero_stage`` of them."""
+        return self.dp_shard * self.cp
+
+    @property
+    def shares_states(self) -> NDArray[np.bool_]:
+        """Returns True where ranks share weights or states, in place of copies."""
+        return (self.sharing > 1) & (self.zero_stage > 0)
+
+    @property
     def devices(self) -> Numbers:
         """Returns the number of devices of the whole layout."""
         return self.data_parallel * self.tp * self.pp * self.cp

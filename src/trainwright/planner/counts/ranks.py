@@ -89,7 +89,7 @@ def stages_of_a_rank(layouts: Layouts) -> Numbers | float:
 
 def owners(layouts: Layouts) -> Numbers:
     """Returns the number of ranks [L] that share the optimizer's state; two pipelines' ranks have the same stages."""
-    return np.where(layouts.zero_stage >= 1, layouts.dp_shard * layouts.cp * stages_of_a_rank(layouts), 1.0)
+    return np.where(layouts.zero_stage >= 1, layouts.sharing * stages_of_a_rank(layouts), 1.0)
 
 
 def owned_parameters(model: ModelSpec, layouts: Layouts) -> Numbers:

@@ -393,5 +393,5 @@ def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> 
     """Returns the parameters that are cast from fp32 in each pass; FSDP casts its shards as it gathers them."""
     if workload.states != "fp32" or workload.element_bytes == 4 or workload.adapter is not None:
         return np.zeros(len(layouts))
-    sharded = (layouts.zero_stage == 3) & (layouts.dp_shard * layouts.cp > 1)
+    sharded = (layouts.zero_stage == 3) & (layouts.sharing > 1)
     return np.where(sharded, 0.0, sum(rank_parameters(model, layouts)))

@@ -182,7 +182,7 @@ def is_fused(record: Record) -> bool | None:
 def _default_recompute(record: Record, stack: Stack, parallel: ParallelPlan) -> str:
     """Returns the framework's recomputation where the row names none."""
     usual = stack.usual.get("recompute")
-    if usual is None or (usual.where == "tuned_shards" and not (trains(record.notes).tunes and parallel.dp_shard > 1)):
+    if usual is None or (usual.where == "tuned_shards" and not (trains(record.notes).tunes and parallel.sharing > 1)):
         return "none"
     return usual.value
 

@@ -108,7 +108,7 @@ def _state(name: str) -> Callable[[Planned], Explanation]:
         stage, layouts = int(place.at(shared_from(place.case)[name])), place.case.layouts
         count = place.at(shared(place.case, from_stage=stage))
         share = value / (each * count)
-        ranks = f"{place.at(layouts.dp_shard * layouts.cp):.0f} ranks"
+        ranks = f"{place.at(layouts.sharing):.0f} ranks"
         since = f"{'from' if place.at(layouts.zero_stage) >= stage else 'only from'} ZeRO-{stage} on"
         whole = f"of {place.at(place.case.stages.total):,.0f} on the rank's stage"
         terms = [

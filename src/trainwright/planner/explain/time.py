@@ -19,9 +19,9 @@ from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.memory.offload import offloaded
 from trainwright.planner.forecast.memory.states import case_of
 from trainwright.planner.forecast.padded import padded_run
+from trainwright.planner.forecast.shares import COMPUTE, COPIED, SENT, bound_by, exposed, step_without
 from trainwright.planner.forecast.time.passes import passes
 from trainwright.planner.plan.cluster import Planned
-from trainwright.planner.plan.shares import COMPUTE, COPIED, SENT, bound_by, exposed, step_without
 from trainwright.planner.rates.catalogue import Catalogue, Rates, factors
 
 _PHASES = {

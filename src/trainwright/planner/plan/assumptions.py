@@ -186,13 +186,13 @@ def _of_sharing(scenario: Scenario, workload: Workload, choice: Choice) -> list[
 
     Fewer adapters may leave room for a faster stage that holds more: memory of two plans compares at one stage alone.
     """
-    shard, stage = choice.parallel.dp_shard, choice.parallel.zero_stage
+    shared, stage = choice.parallel.sharing, choice.parallel.zero_stage
     free = not scenario.layout.keys() & set(MESH) and "usual_zero_stage" not in scenario.usual
-    if workload.adapter is None or not free or choice.parallel.dp_replicate * shard == 1 or not choice.rejected:
+    if workload.adapter is None or not free or choice.parallel.dp_replicate * shared == 1 or not choice.rejected:
         return []
     chosen = mesh(choice.parallel, choice.recompute).partition(";")[0]
     others = (f"{each.name}: {each.reason}" for each in choice.rejected if each.name.partition(";")[0] != chosen)
-    value = "nothing" if shard == 1 else f"ZeRO-{stage}, {shard} ranks"
+    value = f"ZeRO-{stage}, {shared} ranks" if stage else "nothing"
     source = "; ".join(
         filter(None, ("the fastest that fits, and of those as fast what holds least", next(others, ""), COMPARES))
     )

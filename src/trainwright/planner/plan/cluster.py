@@ -17,19 +17,17 @@ from trainwright.planner.cost.scaling_laws import held_rate_s
 from trainwright.planner.counts.flops import again_flops, count_flops, utilisation
 from trainwright.planner.counts.lengths import padded_lengths
 from trainwright.planner.counts.parameters import active_parameters, parameter_counts
-from trainwright.planner.forecast.forecast import Forecast, corrected, model_flops_per_token, step_s
+from trainwright.planner.forecast.forecast import Forecast, corrected, model_flops_per_token
+from trainwright.planner.forecast.shares import exposed, work_shares
 from trainwright.planner.forecast.time.bubble import idle_s
 from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, assumed
-from trainwright.planner.plan.layout import Choice, choose, mesh, otherwise
+from trainwright.planner.plan.layout import Choice, choose
 from trainwright.planner.plan.scenario import Scenario
-from trainwright.planner.plan.shares import exposed, work_shares
-from trainwright.planner.plan.usual import alone_fields
 from trainwright.planner.rates.learnt import Correction, correction
-from trainwright.planner.search.changes import Change, changes, surest
-from trainwright.planner.search.layouts import ranked
+from trainwright.planner.search.changes import Change
 from trainwright.spec.device import Price
 from trainwright.spec.measures import MemoryUse, PhaseTimes
-from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected
+from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan
 from trainwright.spec.run import PlacedRun
 from trainwright.spec.workload import Workload
 
@@ -47,7 +45,9 @@ class Planned:
     run: RunCost
     changes: tuple[Change, ...] = ()
     """What would make it fit, in the plan's order, or where that is uncertain the one that makes it sure; only looked
-    for where that is asked (``with_ways``)."""
+    for where that is asked (``ways.with_ways``)."""
+    roomy: Plan | None = None
+    """What does not fit, as it would be were there memory for any layout; looked for as ``changes`` are."""
     at_rate: AtRate | None = None
     keeping: Keeping | None = None
     """Storage and egress, where devices are rented at a price."""
@@ -55,7 +55,7 @@ class Planned:
     @property
     def outlives_machines(self) -> bool:
         """Returns whether the run takes longer than machines are written off in: nobody trains so."""
-        return self.plan.estimate.seconds.mid > YEARS * YEAR_S
+        return (self.roomy or self.plan).estimate.seconds.mid > YEARS * YEAR_S
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,100 +177,6 @@ def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
         why += f"; one is {ratio:.3g} x as fast as predicted, believed in part (tokens of one device?)"
     source = "; ".join((origin, why, *scenario.left_out))
     return Assumption("measured runs", note, "", "ledger", source, key="measured_runs")
-
-
-def with_ways(made: Planned) -> Planned:
-    """Returns a plan that does not fit with the changes that make it fit, another layout first, then the best.
-
-    What surely fits comes before what may not, which comes before what takes ten times as long.
-    What is fixed of the layout and of recomputation is fixed no longer in any of them; what the software does by itself
-    is fixed in all but another layout.
-    """
-    if made.plan.estimate.fits:
-        return _with_surer(made) if made.plan.estimate.fit == "uncertain" else made
-    scenario = made.scenario
-    run = replace(scenario.run, workload=made.plan.workload)
-    unit = _s_per_token(made)
-    every = changes(run, source=scenario.source, usual=scenario.usual, frugal=scenario.tunes, unit=unit)
-    if scenario.tunes or made.plan.estimate.seconds.mid > YEAR_S:
-        # Nobody trains such a model anew there: adapters come first.
-        every = tuple(sorted(every, key=lambda change: not change.trains_less))
-    # What no field asks for comes last: nothing can be typed for it.
-    every = tuple(_freed(scenario, each) for each in sorted(every, key=lambda change: not change.fields))
-    if (other := _laid_out(scenario, unit)) is not None:
-        before = next((place for place, each in enumerate(every) if each.best.unsure), len(every))
-        place = before if other.best.unsure else 0
-        every = (*every[:place], other, *every[place:])
-    unchanged = made.plan.parallel
-    told = (each.told(otherwise(unchanged, each.best.parallel, named=each.name)) for each in every)
-    ways = tuple(Rejected(name=change.name, reason=reason) for change, reason in zip(every, told, strict=True))
-    return replace(made, plan=replace(made.plan, rejected=ways), changes=every)
-
-
-def _with_surer(made: Planned) -> Planned:
-    """Returns a plan that may not fit with the best change after which it surely does, where there is one."""
-    scenario, unit = made.scenario, _s_per_token(made)
-    run = replace(scenario.run, workload=made.plan.workload)
-    one = surest(run, source=scenario.source, usual=scenario.usual, frugal=scenario.tunes, unit=unit)
-    other = _laid_out(scenario, unit)
-    found = [other] if other is not None and not other.best.unsure else []
-    found += [] if one is None else [_freed(scenario, one)]
-    return replace(made, changes=tuple(sorted(found, key=lambda change: change.order)[:1]))
-
-
-def _s_per_token(made: Planned) -> float:
-    """Returns device-seconds for a token with the layout whose time the plan tells, without what runs taught."""
-    run = replace(made.scenario.run, workload=made.plan.workload)
-    seconds = float(step_s(run, made.choice.forecast.layouts, made.scenario.source)[0])
-    return seconds * run.cluster.devices / run.workload.step_tokens
-
-
-def _laid_out(scenario: Scenario, unit: float) -> Change | None:
-    """Returns the change to another layout; None where nothing of it is fixed, or none fits."""
-    if not (scenario.layout or scenario.usual) and scenario.recompute is None:
-        return None
-    other = choose(replace(scenario, layout={}, usual={}, recompute=None))
-    if not bool(other.forecast.fits[0]):
-        return None
-    (best,), work = ranked(other.forecast, scenario.run.cluster.device), scenario.run.workload
-    s_per_token = best.step_s * best.devices / work.step_tokens
-    change = Change(
-        name=f"layout auto: {mesh(other.parallel, other.recompute)}",
-        slowdown=s_per_token / unit,
-        devices=best.devices,
-        best=best,
-        is_layout=True,
-    )
-    return _freed(scenario, change)
-
-
-def _freed(scenario: Scenario, change: Change) -> Change:
-    """Returns a change that also asks for the layout and the recomputation of its own, where others were fixed.
-
-    More devices do not get what the software does by itself on one alone: it is asked for.
-    """
-    alone = alone_fields(scenario.assumptions, scenario.run.workload) if "on" in change.fields else {}
-    fields = {**({"layout": "auto"} if scenario.layout else {}), **alone, **change.fields}
-    usual, best = scenario.usual, change.best
-    freed = []
-    if usual.get("offload", best.parallel.offload) != best.parallel.offload:
-        freed.append(f"offload={best.parallel.offload}")
-    if usual.get("usual_micro_batch", best.parallel.micro_batch_sequences) != best.parallel.micro_batch_sequences:
-        freed.append(f"micro_batch={best.parallel.micro_batch_sequences}")
-    if "usual_zero_stage" in usual and best.parallel.dp_replicate > 1:
-        freed.append(f"dp_replicate={best.parallel.dp_replicate}")
-    if (
-        best.parallel.dp_shard > 1
-        and usual.get("usual_zero_stage", best.parallel.zero_stage) != best.parallel.zero_stage
-    ):
-        freed.append(f"zero_stage={best.parallel.zero_stage}")
-    if freed:
-        fields["layout"] = ",".join(freed)
-    shards = "full" if best.parallel.dp_shard > 1 else "none"
-    habit = shards if usual.get("recompute_shards") else usual.get("recompute", best.recompute)
-    if scenario.recompute is not None or best.recompute != habit:
-        fields["recompute"] = best.recompute
-    return replace(change, fields=fields)
 
 
 def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> Estimate:

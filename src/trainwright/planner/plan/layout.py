@@ -328,7 +328,7 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
         ep=wanted.get("ep", 1),
         micro_batch_sequences=wanted.get("micro_batch", 1),
         virtual_stages=virtual,
-        zero_stage=wanted.get("zero_stage", 0 if shard == 1 else stage),
+        zero_stage=wanted.get("zero_stage", 0 if shard * cp == 1 else stage),
         sequence_parallel=wanted.get("sequence_parallel", stack.sequence_parallel),
         compile=wanted.get("compile", stack.memory.kernels == "compiled"),
         schedule=wanted.get("schedule", "interleaved" if virtual > 1 else "1f1b"),
@@ -356,7 +356,7 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
 
 def _recomputes(wanted: FixedLayout, plan: ParallelPlan) -> tuple[Recompute, ...]:
     if wanted.get("recompute_shards"):
-        return ("full",) if plan.dp_shard > 1 else ("none",)
+        return ("full",) if plan.sharing > 1 else ("none",)
     return (wanted["recompute"],) if "recompute" in wanted else RECOMPUTES
 
 
@@ -380,7 +380,7 @@ def degrees(parallel: ParallelPlan) -> str:
     """Returns how a layout divides a run in words: ``dp_shard 64, tp 8``."""
     sizes = {name: getattr(parallel, name) for name in AXES[:6]}
     found = [f"{name} {size}" for name, size in sizes.items() if size > 1]
-    if parallel.dp_shard > 1 and parallel.zero_stage != 3:
+    if parallel.sharing > 1 and parallel.zero_stage != 3:
         found.append(f"ZeRO-{parallel.zero_stage}")
     if parallel.virtual_stages > 1:
         found.append(f"{parallel.virtual_stages} chunks a stage")

@@ -222,7 +222,7 @@ class Probed:
     def _casts_s(self, shapes: LayoutShapes) -> float:
         """Returns the seconds that weights take to reduced precision, or gradients to fp32; 0 for sharded ones."""
         size, layouts = DTYPE_BYTES[shapes.workload.precision], shapes.layouts
-        if size == 4 or (layouts.zero_stage[0] == 3 and layouts.dp_shard[0] * layouts.cp[0] > 1):
+        if size == 4 or (layouts.zero_stage[0] == 3 and layouts.sharing[0] > 1):
             return 0.0
         elements = sum(outputs * inputs * count for _, outputs, inputs, count in shapes.products())
         return self.stream_s((4 + size) * elements, pieces=_pieces(shapes))

@@ -107,7 +107,7 @@ def candidates(
     _schedules(table, stack)
     if wanted.get("recompute_shards"):
         alone, shared = (RECOMPUTES.index(each) for each in ("none", "full"))
-        table.shape("recompute", np.where(table["dp_shard"] > 1, float(shared), float(alone)))
+        table.shape("recompute", np.where(_sharing_ranks(table) > 1, float(shared), float(alone)))
         return Candidates(layouts=_layouts(table, workload, stack), pruned=tuple(table.pruned), recomputes=1)
     choices = [RECOMPUTES.index(each) for each in _recomputes(table, run)]
     choices = [each for each in choices if table.fixed.get("recompute", each) == each]
@@ -210,10 +210,10 @@ def _sharding(table: Table, model: AnyModel, cluster: ClusterSpec, stack: Stack)
     _zero_stages(table, stack)
     if (stage := table.fixed.get("usual_zero_stage")) is not None:
         every = table["dp_shard"] == table["data"]
-        table.keep(every & (table["zero_stage"] == np.where(table["dp_shard"] > 1, stage, 0.0)))
+        table.keep(every & (table["zero_stage"] == np.where(_sharing_ranks(table) > 1, stage, 0.0)))
     experts = model.experts
     table.cross("ep", (1,) if experts is None else divisors(experts.count))
-    ranks = table["dp_shard"] * table["cp"]
+    ranks = _sharing_ranks(table)
     if experts is None or experts.ffn_width >= transformer(model).width:
         table.keep(ranks % table["ep"] == 0)
         return
@@ -226,10 +226,18 @@ def _sharding(table: Table, model: AnyModel, cluster: ClusterSpec, stack: Stack)
     )
 
 
+def _sharing_ranks(table: Table) -> Numbers:
+    """Returns the number of ranks that can share states: those of a batch's parts, and those of a sequence's."""
+    return table["dp_shard"] * table["cp"]
+
+
 def _zero_stages(table: Table, stack: Stack) -> None:
-    """Adds column zero_stage: 0 where nothing is shared, else 1 in a pipeline, 2 or 3 without one; of the stack's."""
+    """Adds column zero_stage: 0 where nothing is shared, else 1 in a pipeline, 2 or 3 without one; of the stack's.
+
+    Ranks of ``cp`` alone share, or have copies of everything.
+    """
     table.cross("zero_stage", stack.runs.zero_stages)
-    table.keep((table["zero_stage"] == 0) == (table["dp_shard"] == 1))
+    table.keep(np.where(table["zero_stage"] == 0, table["dp_shard"] == 1, _sharing_ranks(table) > 1))
     # torch's FSDP2 keeps weights gathered between micro batches of a pipeline.
     for stage, strike, reason in (
         (2, table.keep, "gradients are accumulated whole over its micro batches"),
@@ -248,7 +256,7 @@ def _shares(table: Table, runs: Support) -> Mask:
     for part, stages in runs.stages_with.items():
         used = table["offload"] == OFFLOADS.index(part) if part in OFFLOADS else table[part] > 1
         able &= ~used[:, None] | np.asarray([stage in stages for stage in ZERO_STAGES])
-    alone = table["dp_replicate"] * table["dp_shard"] == 1
+    alone = table["dp_replicate"] * _sharing_ranks(table) == 1
     said = able[np.arange(len(table)), table["zero_stage"].astype(np.intp)]
     return np.where(alone, able.any(axis=1), said)
 

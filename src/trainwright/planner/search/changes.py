@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
-
-import numpy as np
+from math import nan
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
@@ -18,12 +17,11 @@ from trainwright.hardware.catalogue.nodes import node_size
 from trainwright.hardware.catalogue.support import check
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import RECOMPUTES, FixedLayout
-from trainwright.planner.forecast.forecast import moved_slowdown, step_s
+from trainwright.planner.forecast.forecast import moved_slowdown
 from trainwright.planner.forecast.host_link import UNUSUAL
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.rates.catalogue import CATALOGUE
-from trainwright.planner.search.candidates import candidates
-from trainwright.planner.search.fitting import Fitting
+from trainwright.planner.search.fitting import Fitting, with_room
 from trainwright.planner.search.layouts import Ranked, ranked
 from trainwright.planner.search.variants import Variant, singles, together
 from trainwright.spec.device import ClusterSpec
@@ -114,11 +112,14 @@ def changes(
         most_devices: of a larger cluster.
         usual: parts of a layout that the software fixes by itself, whatever is changed.
         frugal: layouts are chosen as where a model is tuned; where adapters are trained they always are.
-        unit: device-seconds of the unchanged run for a token that slowdowns are told by; None: those of its fastest
-            layout, were there memory for it.
+        unit: device-seconds of the unchanged run for a token that slowdowns are told by; None: those of the layout that
+            is chosen were there memory for any.
     """
-    unit = unchanged_s_per_token(run, source, usual) if unit is None else unit
-    known = _Known(search=Fitting(source), usual=usual or FixedLayout(), unit=unit, frugal=frugal)
+    search, usual = Fitting(source), usual or FixedLayout()
+    if unit is None:
+        roomy = search.best(with_room(run), usual, frugal=frugal)
+        unit = nan if roomy is None else roomy.step_s[0] * run.cluster.devices / run.workload.step_tokens
+    known = _Known(search=search, usual=usual, unit=unit, frugal=frugal)
     every = list(singles(run))
     fitting = _those_that_fit(every, run, known)
     fitting += _on_more(run, most_devices, known)
@@ -178,13 +179,6 @@ def _those_that_fit(variants: Iterable[Variant], run: RunSpec, known: _Known) ->
         if each.group:
             (unsure if change.best.unsure else found).add((place, each.group))
     return fitting
-
-
-def unchanged_s_per_token(run: RunSpec, source: RateSource, usual: FixedLayout | None = None) -> float:
-    """Returns the fastest layout's device-seconds for a token, at any memory; NaN where nothing divides."""
-    every = candidates(run, [run.cluster.devices], wasteful=True, layout=usual).layouts
-    seconds = float(np.min(step_s(run, every, source))) if len(every) else float("nan")
-    return seconds * run.cluster.devices / run.workload.step_tokens
 
 
 def larger(cluster: ClusterSpec, most_devices: int) -> Iterator[ClusterSpec]:

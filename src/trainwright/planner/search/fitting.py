@@ -23,6 +23,17 @@ from trainwright.planner.search.layouts import is_wasteful, rated, refuse_unknow
 from trainwright.planner.search.memo import within
 from trainwright.spec.run import RunSpec
 
+ROOM = 1 << 60
+"""Bytes of a device that any layout fits into."""
+
+
+def with_room(run: RunSpec) -> RunSpec:
+    """Returns the run on the same devices and hosts, were there memory for any layout."""
+    cluster = run.cluster
+    device = replace(cluster.device, memory_bytes=ROOM, visible_bytes=None)
+    node = replace(cluster.node, device=device, host_memory_bytes=None)
+    return replace(run, cluster=replace(cluster, node=node))
+
 
 @dataclass(slots=True)
 class Fitting:

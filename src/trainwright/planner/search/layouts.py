@@ -123,7 +123,7 @@ def splits(layouts: Layouts, places: NDArray[np.intp] | None = None) -> NDArray[
     """Returns in how many ways beyond plain data parallelism the layouts at ``places`` (None: all) divide the model."""
     at = slice(None) if places is None else places
     axes = (layouts.tp, layouts.pp, layouts.cp, layouts.ep, layouts.virtual_stages)
-    hybrid = (layouts.dp_shard[at] > 1) & (layouts.dp_replicate[at] > 1)
+    hybrid = layouts.shares_states[at] & (layouts.dp_replicate[at] > 1)
     count: NDArray[np.int_] = np.sum([axis[at] > 1 for axis in axes], axis=0) + hybrid
     return count
 
@@ -144,7 +144,7 @@ def plainest(
     places = np.arange(len(seconds)) if among is None else among
     first = places[np.argmin(seconds[places])]
     near = places[(seconds[places] <= PLAIN * seconds[first]) & (doubt[places] <= doubt[first])]
-    then = (seconds[near], layouts.dp_shard[near] > 1) if memory_bytes is None else (memory_bytes[near],)
+    then = (seconds[near], layouts.shares_states[near]) if memory_bytes is None else (memory_bytes[near],)
     return int(near[np.lexsort((*then, splits(layouts, near)))[0]])
 
 

@@ -11,7 +11,7 @@ from trainwright.planner.cost.assumptions import rented
 from trainwright.planner.explain.run import beside_steps
 from trainwright.planner.forecast.memory.moments import MOMENTS
 from trainwright.planner.forecast.memory.stages import place_name
-from trainwright.planner.plan.layout import mesh
+from trainwright.planner.plan.layout import mesh, otherwise
 from trainwright.planner.plan.usual import habits
 from trainwright.render.numbers import energy, expected, format_rate, number, share
 from trainwright.render.page import Page
@@ -83,7 +83,7 @@ def show(
         if planned.keeping is not None:
             page.line(_beside(planned.keeping))
     else:
-        page.line(f"with memory enough: {format_seconds(estimate.seconds.mid)} at an MFU of {share(estimate.mfu)}")
+        page.line(_with_room(plan, planned.roomy or plan))
     if planned.outlives_machines:
         page.line(f"not practical: it outlives its machines, which are written off in {YEARS:g} years")
     if planned.scenario.price is not None:
@@ -100,6 +100,13 @@ def show(
         title = ("would make it fit", "at") if estimate.fit == "does not fit" else ("not chosen", "because")
         page.table(title, [(other.name, other.reason) for other in plan.rejected])
     show_first(page, plan, following=following)
+
+
+def _with_room(plan: Plan, roomy: Plan) -> str:
+    """Returns the line about a run that does not fit, were there memory for it: as it would be divided then."""
+    seconds, used = format_seconds(roomy.estimate.seconds.mid), share(roomy.estimate.mfu)
+    divided = otherwise(plan.parallel, roomy.parallel, named="")
+    return f"with memory enough: {seconds} at an MFU of {used}{divided and f', {divided}'}"
 
 
 def _show_price(price: Price, page: Page) -> None:

@@ -23,7 +23,7 @@ class LayoutSection(Section):
     )
     ep: Positive = Field(1, description="ranks that share the experts; they lie in the data-parallel axes")
     zero_stage: ZeroStage = Field(
-        3, description="what dp_shard shares: 1 optimizer state, 2 gradients too, 3 weights too (FSDP)"
+        3, description="what dp_shard and cp share: 1 optimizer state, 2 gradients too, 3 weights too (FSDP)"
     )
     sequence_parallel: bool = Field(True, description="with tp, share activations between matrices too")
     schedule: Schedule = Field("1f1b", description="order of micro batches in a pipeline")

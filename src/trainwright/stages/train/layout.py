@@ -13,17 +13,13 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.updates.optimizer import OptimizerSection
-from trainwright.spec.workload import MASKED_KERNELS, ParallelPlan, Recompute, Workload
+from trainwright.spec.workload import MASKED_KERNELS, Offload, ParallelPlan, Recompute, Workload
 
 COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
-REASONS = {
-    "offload": "weights and gradients stay on the device",
-}
-"""Fields of which the trainer executes the default alone; the others it executes whatever they are."""
-ALSO: Mapping[str, tuple[object, ...]] = {"offload": ("optimizer",)}
-"""Values that are executed too."""
+OFFLOADS: tuple[Offload, ...] = ("none", "optimizer")
+"""What leaves the device in a training; of no other field of a layout a value is refused by itself."""
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 OF_FLOAT8 = "trainwright.model.precision.refusals:refusals"
 OF_ADAPTERS = "trainwright.model.adapters.refusals:refusals"
@@ -53,11 +49,9 @@ def refusals(
     stages, ``tensors``: with matrices that are cut. ``optimizer``: the recipe's, where it is known. ``adapts``:
     adapters are trained, ``quantised``: beside a base in nf4.
     """
-    alone = tuple(
-        f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
-        for field in fields(ParallelPlan)
-        if field.name in REASONS and getattr(parallel, field.name) not in (field.default, *ALSO.get(field.name, ()))
-    )
+    alone: tuple[str, ...] = ()
+    if parallel.offload not in OFFLOADS:
+        alone = (f"offload={parallel.offload}: weights and gradients stay on the device; set offload=none",)
     whole = tuple(axis for axis in ("tp", "pp", "cp") if getattr(parallel, axis) > 1)
     if whole and family is not None and FAMILY.knows(family) and FAMILY.load(family).network != DECODER:
         own = f"{family} has a network of its own, which has all of a sequence on one device"

@@ -270,3 +270,18 @@ def test_a_change_of_a_vision_model_s_batch_is_offered_in_images(capsys):
     out = capsys.readouterr().out
     offered = re.search(r"^next: .* --batch (\d+)", out, re.MULTILINE)
     assert offered is not None and 1 <= int(offered[1]) < 8192
+
+
+def test_what_does_not_fit_says_how_long_it_would_take_with_memory_enough_and_in_what_layout(capsys):
+    asked = ["plan", "--model", "llama3-70b", "--method", "full", "--on", "8xh100-sxm"]
+    assert cli.main(asked) == 1
+    lines = capsys.readouterr().out.splitlines()
+    (said,) = [line for line in lines if line.startswith("with memory enough: ")]
+    assert said.endswith(", dp_shard 8, ZeRO-2")
+    assert any(line.startswith("layout (chosen): cp 8; ") for line in lines), "what needs least"
+    cli.main([*asked, "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["with_memory_enough"]["seconds"]["mid"] < told["plan"]["estimate"]["seconds"]["mid"]
+    assert told["with_memory_enough"]["parallel"]["dp_shard"] == 8
+    cli.main(["plan", "--model", "llama3-8b", "--method", "lora", "--on", "h100-sxm", "--json"])
+    assert json.loads(capsys.readouterr().out)["with_memory_enough"] is None

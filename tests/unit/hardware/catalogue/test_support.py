@@ -9,10 +9,11 @@ from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import offered, read_stack, stack_names
 from trainwright.hardware.catalogue.support import AXES, check, lacking_axes, method_of
 from trainwright.planner.counts.layouts import OFFLOADS, FixedLayout
-from trainwright.planner.plan.cluster import planned, with_ways
+from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import choose
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
+from trainwright.planner.plan.ways import with_ways
 from trainwright.planner.search.ranking import Goals
 from trainwright.planner.search.recommend import recommend
 from trainwright.spec.model import PLANNED_FAMILIES
@@ -237,7 +238,7 @@ def test_all_weights_are_tuned_by_data_parallelism_where_that_fits():
 
 
 def test_other_axes_tune_what_data_parallelism_has_no_room_for_and_the_plan_says_so():
-    asked = Question(model=model("qwen3-14b"), on="8xa100-40gb", method="full", sequence_tokens=32_768)
+    asked = Question(model=model("qwen3-8b"), on="4xa100-40gb", method="full", sequence_tokens=32_768)
     assert not choose(scenario_of(replace(asked, layout={"tp": 1, "pp": 1}))).forecast.fits[0]
     plan = planned(scenario_of(asked)).plan
     assert plan.estimate.fits and plan.parallel.tp * plan.parallel.pp > 1

@@ -7,12 +7,11 @@ from trainwright.core.records import from_json, to_json
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.pipeline.question_fields import read_fields
-from trainwright.planner.plan.cluster import plan_run, planned, verdict, with_ways
+from trainwright.planner.forecast.shares import step_without
+from trainwright.planner.plan.cluster import plan_run, planned, verdict
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
-from trainwright.planner.plan.shares import step_without
 from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.plan import Plan
 from trainwright.spec.run import PlacedRun, RunSpec
@@ -184,34 +183,3 @@ def test_runs_that_say_nothing_or_too_much_are_spoken_of():
     like = replace(run, cluster=cluster("8xh100-sxm"), stack=stack("torchtitan"))
     assert "as fast as predicted" not in noted(like, 0.1).source
     assert "one is 8 x as fast as predicted, believed in part" in noted(like, math.log(8)).source
-
-
-def test_a_convolutional_network_that_does_not_fit_is_told_what_would():
-    asked = Question(model=catalogue_model("resnet-50"), on="rtx-4090", batch_tokens=4096, layout={"micro_batch": 4096})
-    made = planned(scenario_of(asked))
-    assert not made.plan.estimate.fits
-    names = [each.name for each in with_ways(made).plan.rejected]
-    assert names[0].startswith("layout auto") and "2 devices" in names
-
-
-@pytest.mark.parametrize(
-    ("name", "on"),
-    [
-        ("llama3-8b", "rtx-4090"),
-        ("qwen3-8b", "rtx-3090"),
-        ("llama3-8b", "2xa100-sxm-40gb"),
-        ("llama3-70b", "8xh100-sxm"),
-    ],
-)
-def test_the_plan_of_a_change_takes_the_time_that_the_change_promised(name, on):
-    asked = Question(model=catalogue_model(name), on=on, **read_fields({"method": "full"}))
-    made = with_ways(planned(scenario_of(asked)))
-    assert not made.plan.estimate.fits
-    told = float(made.choice.forecast.step_s[0]) / made.plan.workload.step_tokens
-    there = [each for each in made.changes if "on" not in each.fields]
-    assert {"LoRA", "QLoRA"} <= {each.name for each in there}
-    for each in there:
-        then = planned(scenario_of(replace(asked, **read_fields(dict(each.fields)))))
-        assert then.choice.parallel == each.best.parallel, each.name
-        takes = float(then.choice.forecast.step_s[0]) / then.plan.workload.step_tokens
-        assert takes / told == pytest.approx(each.slowdown), each.name

@@ -11,13 +11,14 @@ from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.forecast.memory.table import USABLE_HOST_SHARE, usable_bytes
-from trainwright.planner.plan.cluster import plan_run, planned, with_ways
+from trainwright.planner.forecast.shares import work_shares
+from trainwright.planner.plan.cluster import plan_run, planned
 from trainwright.planner.plan.layout import best
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import Scenario, scenario_of
-from trainwright.planner.plan.shares import work_shares
 from trainwright.planner.plan.sweep import sweep
+from trainwright.planner.plan.ways import with_ways
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.planner.rates.probed import SPREAD, Probed
 from trainwright.planner.search.changes import larger

@@ -13,11 +13,12 @@ from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import read_stack, stack_names
 from trainwright.hardware.catalogue.support import SWITCHES
 from trainwright.planner.counts.layouts import OFFLOADS, RECOMPUTES
-from trainwright.planner.plan.cluster import planned, with_ways
+from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import choose, wanted_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.usual import NAMES, USUAL, as_usual
 from trainwright.planner.plan.usual import habits as line
+from trainwright.planner.plan.ways import with_ways
 from trainwright.planner.search.recommend import recommend
 from trainwright.spec.workload import MomentDtype
 

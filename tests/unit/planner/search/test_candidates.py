@@ -89,6 +89,8 @@ CASES = [
     (catalogue_model("llama3-8b"), work(8, 8192), "8xa100-sxm-80gb"),
     (catalogue_model("llama3-8b"), work(16, 4096), "8xa100-sxm-40gb"),
     (catalogue_model("qwen2.5-14b"), work(16), "8xmi210"),
+    (catalogue_model("llama3-8b"), work(1, 131_072), "8xh100-sxm"),
+    (catalogue_model("llama3-8b"), work(2, 65_536), "8xh100-sxm"),
     (replace(DENSE, layers=31), work(16), "8xa100-pcie-40gb"),
     (replace(DENSE, layers=26), work(16), "8xa100-pcie-40gb"),
 ]
@@ -351,3 +353,18 @@ def test_updates_in_the_backward_pass_take_steps_of_one_micro_batch():
     fixed = candidates(run, [8], wasteful=True, layout={"micro_batch": 12}).layouts
     assert set(fixed.data_parallel) == {8.0}
     assert not len(candidates(run, [8], wasteful=True, layout={"micro_batch": 5}).layouts)
+
+
+@pytest.mark.parametrize("sequences", [1, 4])
+def test_nothing_that_can_run_needs_less_memory_than_the_least_candidate(sequences):
+    """Of one sequence for eight devices the ranks of ``cp`` alone share states, as ``fully_shard`` over their mesh."""
+    cluster, workload = catalogue_cluster("8xh100-sxm"), work(sequences, 32_768)
+    run = RunSpec(model=DENSE, workload=workload, cluster=cluster, stack=STACK)
+    found = candidates(run, [8], wasteful=True).layouts
+    every = list(every_plan(DENSE, workload, cluster))
+    brute = Layouts.of(every, ["full"] * len(every), workload)
+    needed, least = (forecast(run, layouts, CATALOGUE).memory.needed_bytes for layouts in (found, brute))
+    assert needed.min() == pytest.approx(least.min())
+    if sequences == 1:
+        assert set(found.zero_stage[found.cp == 8]) == {0, 1, 2, 3}
+        assert found.zero_stage[np.argmin(np.where(found.cp == 8, needed, np.inf))] == 3

@@ -9,9 +9,10 @@ from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
 from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.pipeline.question_fields import read_fields
 from trainwright.planner.forecast.host_link import UNUSUAL
-from trainwright.planner.plan.cluster import plan_run, planned, with_ways
+from trainwright.planner.plan.cluster import plan_run, planned
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
+from trainwright.planner.plan.ways import with_ways
 from trainwright.planner.search.changes import changes, larger
 from trainwright.planner.search.layouts import best_layouts
 from trainwright.spec.run import RunSpec
@@ -136,7 +137,7 @@ TIGHT = {
         "sequence_tokens": 8192,
     },
     "offloaded already": {"model": "llama3-70b", "on": "8xrtx-4090", "layout": {"offload": "all"}},
-    "nothing recomputed": {"on": "8xrtx-4090", "recompute": "none"},
+    "nothing recomputed": {"on": "4xrtx-4090", "recompute": "none"},
     "software without QLoRA": {"model": "llama3-70b", "on": "h100-sxm", "stack": "megatron-core"},
     "software of one device": {"model": "qwen3-14b", "on": "rtx-4090", "method": "lora", "stack": "unsloth"},
     "adapters beside every expert": {

@@ -137,7 +137,7 @@ LONG = ("model.context_tokens=1024", "train.sequence_tokens=1024", "train.batch_
 def test_auto_chooses_among_what_the_trainer_executes(four_gpus, tmp_path, keys, axis) -> None:
     recipe = planned_recipe(tmp_path, *LONG, *keys)
     plan = plan_of(recipe, four_gpus)
-    assert getattr(plan.parallel, axis) == 2
+    assert getattr(plan.parallel, axis) > 1
     check_executable(plan, recipe)
 
 

@@ -133,7 +133,7 @@ def _alike(run: RunSpec, layouts: Layouts) -> tuple[Alike, Alike, Alike]:
     divided = [layouts.micro_batch, layouts.sequence_parallel, layouts.context, layouts.virtual_stages]
     divided += [] if run.transformer.experts is None else [expert_tp(run.transformer, layouts)]
     staged = [layouts.micro_batch, layouts.sequence_parallel, layouts.data_parallel, layouts.virtual_stages]
-    gathered = (layouts.zero_stage == 3) & (layouts.dp_shard * layouts.cp > 1)
+    gathered = (layouts.zero_stage == 3) & (layouts.sharing > 1)
     sharing = [layouts.dp_shard, layouts.dp_replicate, layouts.zero_stage, layouts.has("schedule", "dualpipe")]
     sharing += [np.where(gathered, layouts.virtual_stages, 0.0)]
     passed, sent_on, shared = (Alike.of(layouts, [*division, *each]) for each in (divided, staged, sharing))
@@ -264,7 +264,7 @@ def _weights(run: RunSpec, layouts: Layouts, fabric: Fabric, groups: Placement) 
     reduced |= run.stack.memory.kernels == "own" and run.kernels.reduce == "bf16"
     gradient = 2.0 if reduced or has_half_gradients(workload) else 4.0
     dense, experts = rank_parameters(model, layouts)
-    owners = layouts.dp_shard * layouts.cp
+    owners = layouts.sharing
     weights = (layouts.zero_stage == 3) & (owners > 1)
     gradients = weights | ((layouts.zero_stage == 2) & (owners > 1) & (layouts.pp == 1))
 

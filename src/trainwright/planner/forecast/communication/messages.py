@@ -93,7 +93,7 @@ def _shared(parallel: ParallelPlan, at: Place, own: RankParameters, *, mixtures:
     rest = _Weights(
         parameters=own.blocks - apart,
         in_blocks=at.blocks,
-        owners=1 if copied else parallel.dp_shard * parallel.cp,
+        owners=1 if copied else parallel.sharing,
         shard="+".join(name for name in ("dp_shard", "cp") if sizes[name] > 1),
         copies="+".join(name for name in ("dp_replicate", "cp")[: 1 + copied] if sizes[name] > 1),
         root=own.root,
@@ -217,7 +217,7 @@ def _whole_matrices(run: RunSpec, parallel: ParallelPlan, at: Place, shard: str)
     ``tp`` each matrix is gathered, and in turns each rank shows a direction to the others. Directions are in what they
     are multiplied in, fp32 on a processor; momentum is in the bf16 to which the iteration rounds.
     """
-    tp, owners = parallel.tp, parallel.dp_shard * parallel.cp if shard else 1
+    tp, owners = parallel.tp, parallel.sharing if shard else 1
     back, dealt = KEPT_BYTES if run.cluster.device.kind == "cpu" else MOMENTUM_BYTES, 0
     for (elements, parts), count in _alike(run.transformer, tp).items():
         left, most = at.blocks * count, owners * tp * max(1, STACK_ELEMENTS // elements)

@@ -336,6 +336,6 @@ def bucket_bytes(case: MemoryCase, states: Kept) -> Numbers:
     one in which gradients are reduced and one in which weights are gathered (DeepSpeed).
     """
     layouts = case.layouts
-    replicated = (layouts.dp_replicate * layouts.dp_shard > 1) & ((layouts.zero_stage < 2) | (layouts.dp_shard == 1))
+    replicated = (layouts.dp_replicate * layouts.sharing > 1) & ((layouts.zero_stage < 2) | (layouts.sharing == 1))
     copies = np.where(replicated, case.memory.reduce_copies, 0.0) * states.gradients
     return copies + 2 * case.element_bytes * np.minimum(case.memory.bucket_elements, case.stages.dense)

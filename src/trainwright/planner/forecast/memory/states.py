@@ -93,7 +93,7 @@ class MemoryCase:
         """
         layouts = self.layouts
         stage = np.where(self.own & (layouts.pp > 1), 1, 3)
-        return np.where((layouts.zero_stage >= stage) & (layouts.dp_shard * layouts.cp > 1), 1.0, 0.0)
+        return np.where((layouts.zero_stage >= stage) & (layouts.sharing > 1), 1.0, 0.0)
 
     @property
     def gathers_once(self) -> NDArray[np.bool_]:
@@ -103,7 +103,7 @@ class MemoryCase:
         ``reshard_after_forward=False``).
         """
         layouts = self.layouts
-        several = layouts.dp_replicate * layouts.dp_shard * layouts.cp > 1
+        several = layouts.dp_replicate * layouts.sharing > 1
         found: NDArray[np.bool_] = several & (self.sharded == 0) & self.own
         return found
 
@@ -177,7 +177,7 @@ def shared(case: MemoryCase, *, from_stage: int | Numbers) -> Numbers:
     layouts, stages = case.layouts, case.stages
     # The two ranks of a bidirectional pipeline that have the same stages update half of them each; DualPipeV has none.
     twice = case.memory.kernels != "own" and np.all(np.equal(from_stage, 1))
-    ranks = layouts.dp_shard * layouts.cp * (stages_of_a_rank(layouts) if twice else 1.0)
+    ranks = layouts.sharing * (stages_of_a_rank(layouts) if twice else 1.0)
     divides = layouts.zero_stage >= from_stage
     dense = stages.dense / np.where(divides, ranks, 1.0)
     if case.model.experts is None:
@@ -291,7 +291,7 @@ def gradient_bytes(case: MemoryCase, each: float) -> Numbers:
     if not reduces_in_half(case):
         return each * whole
     layouts = case.layouts
-    several = layouts.dp_replicate * layouts.dp_shard * layouts.cp > 1
+    several = layouts.dp_replicate * layouts.sharing > 1
     return np.where(several, np.maximum(each / 2 * whole, each * shared(case, from_stage=1)), each * whole)
 
 
@@ -357,7 +357,7 @@ def rank_adapters(case: MemoryCase, adapter: Adapter) -> Numbers:
     """Returns the adapters' parameters [L] that one rank has and updates."""
     layouts = case.layouts
     each = adapter_parameters(case.model, adapter) / (layouts.tp * layouts.pp)
-    return np.asarray(each / np.where(layouts.zero_stage >= 3, layouts.dp_shard, 1.0))
+    return np.asarray(each / np.where(layouts.zero_stage >= 3, layouts.sharing, 1.0))
 
 
 def _kept_with_adapter(case: MemoryCase) -> Kept:

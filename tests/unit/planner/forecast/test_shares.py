@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.planner.forecast.shares import exposed, work_shares
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
-from trainwright.planner.plan.shares import exposed, work_shares
 from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.run import PlacedRun
 

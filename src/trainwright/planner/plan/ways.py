@@ -1,0 +1,126 @@
+"""What would make a plan fit that does not, or may not: other layouts, and changes to the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trainwright.core.units import YEAR_S
+from trainwright.planner.forecast.forecast import step_s
+from trainwright.planner.plan.cluster import Planned, planned
+from trainwright.planner.plan.layout import choose, mesh, otherwise
+from trainwright.planner.plan.scenario import Scenario
+from trainwright.planner.plan.usual import alone_fields
+from trainwright.planner.search.changes import Change, changes, surest
+from trainwright.planner.search.fitting import with_room
+from trainwright.planner.search.layouts import ranked
+from trainwright.spec.plan import Rejected
+
+
+def with_ways(made: Planned) -> Planned:
+    """Returns a plan that does not fit with the changes that make it fit, another layout first, then the best.
+
+    What surely fits comes before what may not, which comes before what takes ten times as long.
+    What is fixed of the layout and of recomputation is fixed no longer in any of them; what the software does by itself
+    is fixed in all but another layout.
+    """
+    if made.plan.estimate.fits:
+        return _with_surer(made) if made.plan.estimate.fit == "uncertain" else made
+    scenario = made.scenario
+    run = replace(scenario.run, workload=made.plan.workload)
+    roomy = planned(replace(scenario, run=with_room(scenario.run)))
+    unit = _s_per_token(roomy)
+    every = changes(run, source=scenario.source, usual=scenario.usual, frugal=scenario.tunes, unit=unit)
+    if scenario.tunes or (_is_guessed(scenario) and roomy.plan.estimate.seconds.mid > YEAR_S):
+        # Nobody trains such a model anew there: adapters come first.
+        every = tuple(sorted(every, key=lambda change: not change.trains_less))
+    # What no field asks for comes last: nothing can be typed for it.
+    every = tuple(_freed(scenario, each) for each in sorted(every, key=lambda change: not change.fields))
+    if (other := _laid_out(scenario, unit)) is not None:
+        before = next((place for place, each in enumerate(every) if each.best.unsure), len(every))
+        place = before if other.best.unsure else 0
+        every = (*every[:place], other, *every[place:])
+    ways = tuple(Rejected(name=each.name, reason=_told(each, made)) for each in every)
+    return replace(made, plan=replace(made.plan, rejected=ways), changes=every, roomy=roomy.plan)
+
+
+def _is_guessed(scenario: Scenario) -> bool:
+    """Returns whether nobody said what a model is trained on from the start: adapters are then tuned on examples."""
+    return not scenario.tunes and ("length", "default") in {(each.key, each.origin) for each in scenario.assumptions}
+
+
+def _told(change: Change, made: Planned) -> str:
+    """Returns what speaks for and against a change; of one to another run, that it is one."""
+    if change.trains_less and _is_guessed(made.scenario):
+        return "tunes adapters alone, on examples: another run"
+    return change.told(otherwise(made.plan.parallel, change.best.parallel, named=change.name))
+
+
+def _with_surer(made: Planned) -> Planned:
+    """Returns a plan that may not fit with the best change after which it surely does, where there is one."""
+    scenario, unit = made.scenario, _s_per_token(made)
+    run = replace(scenario.run, workload=made.plan.workload)
+    one = surest(run, source=scenario.source, usual=scenario.usual, frugal=scenario.tunes, unit=unit)
+    other = _laid_out(scenario, unit)
+    found = [other] if other is not None and not other.best.unsure else []
+    found += [] if one is None else [_freed(scenario, one)]
+    return replace(made, changes=tuple(sorted(found, key=lambda change: change.order)[:1]))
+
+
+def _s_per_token(made: Planned) -> float:
+    """Returns device-seconds for a token with the layout whose time the plan tells, without what runs taught."""
+    run = replace(made.scenario.run, workload=made.plan.workload)
+    seconds = float(step_s(run, made.choice.forecast.layouts, made.scenario.source)[0])
+    return seconds * run.cluster.devices / run.workload.step_tokens
+
+
+def _laid_out(scenario: Scenario, unit: float) -> Change | None:
+    """Returns the change to another layout; None where nothing of it is fixed, or none fits."""
+    if not (scenario.layout or scenario.usual) and scenario.recompute is None:
+        return None
+    other = choose(replace(scenario, layout={}, usual={}, recompute=None))
+    if not bool(other.forecast.fits[0]):
+        return None
+    (best,), work = ranked(other.forecast, scenario.run.cluster.device), scenario.run.workload
+    s_per_token = best.step_s * best.devices / work.step_tokens
+    change = Change(
+        name=f"layout auto: {mesh(other.parallel, other.recompute)}",
+        slowdown=s_per_token / unit,
+        devices=best.devices,
+        best=best,
+        is_layout=True,
+    )
+    return _freed(scenario, change)
+
+
+def _freed(scenario: Scenario, change: Change) -> Change:
+    """Returns a change that also asks for the layout and the recomputation of its own, where others were fixed.
+
+    More devices do not get what the software does by itself on one alone: it is asked for. Adapters in place of a
+    training from the start see what that would have seen, where somebody said what that is.
+    """
+    alone = alone_fields(scenario.assumptions, scenario.run.workload) if "on" in change.fields else {}
+    fields = {**({"layout": "auto"} if scenario.layout else {}), **alone, **change.fields}
+    if change.trains_less and not (scenario.tunes or _is_guessed(scenario)):
+        work = scenario.run.workload
+        same = {"sequence_tokens": str(work.sequence_tokens), "batch_tokens": str(work.step_tokens)}
+        fields |= {"packing": "on", **same}
+    usual, best = scenario.usual, change.best
+    freed = []
+    if usual.get("offload", best.parallel.offload) != best.parallel.offload:
+        freed.append(f"offload={best.parallel.offload}")
+    if usual.get("usual_micro_batch", best.parallel.micro_batch_sequences) != best.parallel.micro_batch_sequences:
+        freed.append(f"micro_batch={best.parallel.micro_batch_sequences}")
+    if "usual_zero_stage" in usual and best.parallel.dp_replicate > 1:
+        freed.append(f"dp_replicate={best.parallel.dp_replicate}")
+    if (
+        best.parallel.sharing > 1
+        and usual.get("usual_zero_stage", best.parallel.zero_stage) != best.parallel.zero_stage
+    ):
+        freed.append(f"zero_stage={best.parallel.zero_stage}")
+    if freed:
+        fields["layout"] = ",".join(freed)
+    shards = "full" if best.parallel.sharing > 1 else "none"
+    habit = shards if usual.get("recompute_shards") else usual.get("recompute", best.recompute)
+    if scenario.recompute is not None or best.recompute != habit:
+        fields["recompute"] = best.recompute
+    return replace(change, fields=fields)

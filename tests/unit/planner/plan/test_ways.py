@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.pipeline.question_fields import read_fields
+from trainwright.planner.forecast.forecast import step_s
+from trainwright.planner.plan.cluster import planned
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import scenario_of
+from trainwright.planner.plan.ways import with_ways
+from trainwright.planner.search.candidates import candidates
+
+
+def test_a_convolutional_network_that_does_not_fit_is_told_what_would():
+    asked = Question(model=catalogue_model("resnet-50"), on="rtx-4090", batch_tokens=4096, layout={"micro_batch": 4096})
+    made = planned(scenario_of(asked))
+    assert not made.plan.estimate.fits
+    names = [each.name for each in with_ways(made).plan.rejected]
+    assert names[0].startswith("layout auto") and "2 devices" in names
+
+
+@pytest.mark.parametrize(
+    ("name", "on"),
+    [
+        ("llama3-8b", "rtx-4090"),
+        ("qwen3-8b", "rtx-3090"),
+        ("llama3-8b", "2xa100-sxm-40gb"),
+        ("llama3-70b", "8xh100-sxm"),
+    ],
+)
+def test_the_plan_of_a_change_takes_the_time_that_the_change_promised(name, on):
+    asked = Question(model=catalogue_model(name), on=on, **read_fields({"method": "full"}))
+    made = with_ways(planned(scenario_of(asked)))
+    assert not made.plan.estimate.fits
+    told = 1 / made.roomy.estimate.tokens_per_s
+    there = [each for each in made.changes if "on" not in each.fields]
+    assert {"LoRA", "QLoRA"} <= {each.name for each in there}
+    for each in there:
+        then = planned(scenario_of(replace(asked, **read_fields(dict(each.fields)))))
+        assert then.choice.parallel == each.best.parallel, each.name
+        takes = float(then.choice.forecast.step_s[0]) / then.plan.workload.step_tokens
+        assert takes / told == pytest.approx(each.slowdown), each.name
+
+
+def test_with_memory_enough_a_run_is_as_fast_as_its_fastest_layout():
+    """Held against all layouts at once: no search, and no memory."""
+    asked = Question(model=catalogue_model("llama3-70b"), on="8xh100-sxm", method="full")
+    made = with_ways(planned(scenario_of(asked)))
+    every = candidates(made.scenario.run, [8], wasteful=True).layouts
+    fastest = float(step_s(made.scenario.run, every, made.scenario.source).min())
+    steps_s = made.plan.workload.step_tokens / made.roomy.estimate.tokens_per_s
+    assert fastest * (1 - 1e-9) <= steps_s <= 1.05 * fastest, "the plainest that is about as fast"
+    assert steps_s < 0.5 * float(made.choice.forecast.step_s[0]), "what needs least memory is slow"
+    assert made.roomy.parallel != made.plan.parallel
+    assert all(each.slowdown > 0.8 for each in made.changes if "on" not in each.fields)
+
+
+def test_adapters_in_place_of_a_training_from_the_start_see_the_same_where_it_is_said():
+    asked = Question(model=catalogue_model("llama3-70b"), on="8xh100-sxm", tokens=10**12)
+    made = with_ways(planned(scenario_of(asked)))
+    adapters = [each for each in made.changes if each.trains_less]
+    assert [each.name for each in adapters] == [each.name for each in made.changes][-len(adapters) :]
+    for each in adapters:
+        then = planned(scenario_of(replace(asked, **read_fields(dict(each.fields))))).plan
+        assert then.workload.sequence_tokens == made.plan.workload.sequence_tokens
+        assert then.workload.example_tokens is None
+        ratio = made.roomy.estimate.tokens_per_s / then.estimate.tokens_per_s
+        assert ratio == pytest.approx(each.slowdown, rel=0.1), "but for the loss, which tuning makes in chunks"
+
+
+def test_adapters_where_nobody_says_on_what_to_train_are_told_as_another_run():
+    made = with_ways(planned(scenario_of(Question(model=catalogue_model("llama3-8b"), on="rtx-4090"))))
+    told = {each.name: each.reason for each in made.plan.rejected}
+    assert told["QLoRA"] == "tunes adapters alone, on examples: another run"
+    assert made.changes[0].fields == {"method": "qlora"}, "nobody trains such a model anew there"
