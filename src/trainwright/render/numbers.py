@@ -18,6 +18,11 @@ def expected(count: float) -> str:
     return f"{count:,.0f}" if count >= 10 else f"{count:.2g}" if count >= 0.01 else "hardly any"
 
 
+def steps_of(count: int) -> str:
+    """Returns ``300 steps of``, before what a step has."""
+    return f"{count:,} step{'s' * (count != 1)} of"
+
+
 def energy(kwh: float) -> str:
     """Returns an energy with three digits: ``0.1 kWh``, ``9,360 kWh``, ``1.01M kWh``; rated powers say no more."""
     return f"{format_count(float(f'{kwh:.3g}'))} kWh"

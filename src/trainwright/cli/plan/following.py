@@ -125,9 +125,7 @@ def _of_recipe(args: argparse.Namespace, command: str, inputs: Sequence[str]) ->
 
 def changed_line(args: argparse.Namespace, plan: Plan) -> str:
     """Returns the command that plans a recipe with the smallest change after which it fits here; empty without one."""
-    from trainwright.planner.plan.layout import SMALLEST_CHANGE
-
-    keys = next((each.overrides for each in plan.rejected if each.name == SMALLEST_CHANGE), ())
+    keys = next((each.overrides for each in plan.rejected), ())
     return _of_recipe(args, "plan", [*args.inputs, *keys]) if keys else ""
 
 

@@ -143,7 +143,7 @@ def add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument("--method", metavar="NAME", help="tune a trained model: full, lora or qlora (default: train anew)")
     run.add_argument("--task", metavar="NAME", help="classify: tune it to tell classes apart")
     run.add_argument("--examples", metavar="N", help="of the data set, in place of --tokens: 67k")
-    run.add_argument("--epochs", metavar="N", help="how often each example is seen (default: 3 in tuning)")
+    run.add_argument("--epochs", metavar="N", help="how often examples are seen (default: 3 in tuning, 90 of images)")
     run.add_argument("--example-tokens", metavar="N", help="of an example in the mean (default: 200 in tuning)")
     run.add_argument("--data-gib", metavar="N", help="of the data set in storage (default: text and ids of its tokens)")
     run.add_argument("--packing", metavar="on|off", help="off: examples are padded, not packed (default: the stack's)")

@@ -250,6 +250,10 @@ def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
         RecipeError: the batch has no such parts.
     """
     devices, work, stack = scenario.run.cluster.devices, scenario.run.workload, scenario.run.stack
+    if work.batch_sequences % devices:
+        what, seen = "a batch has as many images for each device", f"{work.batch_sequences:,} for {devices:,} devices"
+        fix = ", or ".join(_dividing(scenario.run))
+        raise RecipeError(what, field="batch_tokens", seen=seen, fix=fix)
     shares = devices > 1 and "dp_shard" not in lacking_axes(scenario.run)
     stages = [stage for stage in ZERO_STAGES[1:] if shares and stage in stack.runs.zero_stages]
     shapes = [ParallelPlan(dp_replicate=devices)]
@@ -265,7 +269,7 @@ def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     plans = [
         plan for plan in plans if all(getattr(plan, fields.get(name, name)) == value for name, value in fixed.items())
     ]
-    if not plans or work.batch_sequences % devices:
+    if not plans:
         what, expected = "this layout cannot run", f"a multiple of {devices} devices and of the micro batch"
         raise RecipeError(what, field="layout", seen=f"{work.batch_sequences} images a step", expected=expected)
     return Layouts.of(plans, ["none"] * len(plans), work)

@@ -16,6 +16,7 @@ from trainwright.planner.counts.images import batch_text
 from trainwright.planner.plan.layout import wanted_layout
 from trainwright.planner.plan.question import Question, check_precision
 from trainwright.planner.plan.scenario import Scenario, scenario_of
+from trainwright.planner.plan.sizes import MOST_TOKENS
 from trainwright.planner.plan.usual import USUAL
 from trainwright.planner.search.ranking import Option, Recommendation
 from trainwright.planner.search.recommend import recommend
@@ -43,7 +44,7 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
         return scenario
     batch_tokens = sequences * workload.sequence_tokens
     model = scenario.run.model
-    what = "a power of two of them for each device" if model.sees_images else "what most powers of two divide"
+    what = "a power of two of them for each device" if _is_of_images(question) else "what most powers of two divide"
     source = f"rounded from {batch_text(model, workload.batch_tokens)} to {what}"
     known = next((each for each in scenario.assumptions if each.key == "batch"), None)
     origin: Origin = "given" if known is None else known.origin
@@ -57,9 +58,12 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
 
 def _over(question: Question, sequences: int, devices: int) -> int:
     """Returns about so many sequences that divide over many ranks of so many devices."""
-    if question.model.sees_images and question.batch_tokens is None and question.workload is None:
-        return images_over(sequences, devices)
-    return divisible(sequences, unit=devices)
+    return images_over(sequences, devices) if _is_of_images(question) else divisible(sequences, unit=devices)
+
+
+def _is_of_images(question: Question) -> bool:
+    """Returns whether nobody said how many images a batch has."""
+    return question.model.sees_images and question.batch_tokens is None and question.workload is None
 
 
 def _without_ramp(question: Question) -> tuple[Question, tuple[Assumption, ...]]:
@@ -182,8 +186,11 @@ def _larger_batches(question: Question, scenario: Scenario) -> tuple[int, ...]:
     if asked or question.tunes:
         return ()
     tokens = workload.total_tokens
-    most = min(critical_batch(model, tokens).tokens, tokens) / workload.batch_tokens
-    return tuple(workload.batch_tokens << power for power in range(1, int(max(1.0, most)).bit_length()))
+    critical = critical_batch(model, tokens)
+    most = min(critical.tokens, tokens) / workload.batch_tokens
+    batches = (workload.batch_tokens << power for power in range(1, int(max(1.0, most)).bit_length()))
+    dearer = MOST_TOKENS / tokens * critical.price(workload.batch_tokens)
+    return tuple(each for each in batches if critical.price(each) <= dearer)  # what a plan of them may train
 
 
 def _with_batches(scenario: Scenario, batches: Sequence[int]) -> Scenario:

@@ -144,8 +144,6 @@ class Goals:
     def order(self, option: Option) -> tuple[float, ...]:
         """Returns the key of the best first: the fastest where only a budget is given, else the cheapest.
 
-        ``ranked`` puts the cheapest of what is about as fast as that before it.
-
         What has a doubtful price comes after all that has another, what has none last, by time. Of each of the three
         what surely fits comes first: a run that dies of memory costs more than its dollars.
         """
@@ -156,6 +154,17 @@ class Goals:
         if self.budget_usd is not None and self.deadline_s is None:
             return (doubtful, unsure, option.seconds, option.usd)
         return (doubtful, unsure, option.usd, option.seconds)
+
+    def best_first(self, options: Iterable[Option]) -> list[Option]:
+        """Returns the options by ``order``; where a budget alone is given the cheapest of the about fastest first."""
+        found = sorted(options, key=self.order)
+        if self.budget_usd is None or self.deadline_s is not None or not found:
+            return found
+        first = found[0]
+        near = [each for each in found if each.seconds <= AS_FAST * first.seconds]
+        sure = [each for each in near if (each.unsure, bool(each.doubt)) == (first.unsure, bool(first.doubt))]
+        best = min(sure, key=_dollars)
+        return [best, *(each for each in found if each is not best)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,7 +205,8 @@ class Recommendation:
         named = [("cheapest", cheapest), (f"fastest within {DEARER:.2f} times that", min(near, key=_seconds))]
         if not cheapest.usd:  # of what costs nothing no multiple says what it is worth to be faster
             rented = [option for option in surest if option.usd and option.seconds <= cheapest.seconds / WORTH_RENTING]
-            named[1:] = [("cheapest that is twice as fast", min(rented, key=_dollars))] if rented else []
+            name = f"cheapest that is {WORTH_RENTING:g} times as fast"
+            named[1:] = [(name, min(rented, key=_dollars))] if rented else []
         named.append(("fastest", fastest))
         cheaper, faster = min(known, key=_dollars), min(known, key=_seconds)
         if MATERIAL * _dollars(cheaper)[0] < _dollars(cheapest)[0]:
@@ -235,7 +245,7 @@ def ranked(options: Iterable[Option], refused: Iterable[Refusal], goals: Goals) 
         usd = [each if _soon(option) else np.nan for option, each in zip(found, usd, strict=True)]
     front = pareto_front([option.seconds for option in found], usd)
     marked = [replace(each, front=True) if on else each for each, on in zip(found, front, strict=True)]
-    met = _cheapest_first(sorted((option for option in marked if goals.met_by(option)), key=goals.order), goals)
+    met = goals.best_first(option for option in marked if goals.met_by(option))
     missed = _missed(marked, goals)
     if goals.are_open and met:
         soon = [option for option in met if _soon(option)]
@@ -246,17 +256,6 @@ def ranked(options: Iterable[Option], refused: Iterable[Refusal], goals: Goals) 
     near = () if met and (goals.are_open or not met[0].doubt) else closest(marked, goals)
     left_out = (*refused, *missed)
     return Recommendation(options=tuple(met), closest=near, refused=left_out, goals=goals, own=_own(marked, goals))
-
-
-def _cheapest_first(met: list[Option], goals: Goals) -> list[Option]:
-    """Returns the ways with the cheapest of the about fastest first, where a budget alone is given."""
-    if goals.budget_usd is None or goals.deadline_s is not None or not met:
-        return met
-    first = met[0]
-    near = [each for each in met if each.seconds <= AS_FAST * first.seconds]
-    sure = [each for each in near if (each.unsure, bool(each.doubt)) == (first.unsure, bool(first.doubt))]
-    best = min(sure, key=_dollars)
-    return [best, *(each for each in met if each is not best)]
 
 
 def _soon(option: Option) -> bool:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainwright.core.money import format_usd
-from trainwright.core.units import format_bytes, format_count, format_seconds
+from trainwright.core.units import format_bytes, format_count, format_factor, format_seconds
 from trainwright.hardware.catalogue.energy import YEARS
 from trainwright.planner.cost.assumptions import rented
+from trainwright.planner.cost.batches import critical_batch
 from trainwright.planner.explain.run import beside_steps
 from trainwright.planner.forecast.memory.moments import MOMENTS
 from trainwright.planner.forecast.memory.stages import place_name
 from trainwright.planner.plan.layout import mesh, otherwise
 from trainwright.planner.plan.usual import habits
-from trainwright.render.numbers import energy, expected, format_rate, number, share
+from trainwright.render.numbers import energy, expected, format_rate, number, share, steps_of
 from trainwright.render.page import Page
 from trainwright.render.plans.assumptions import LONG, assumption_row, lengths_assumed, shortened
 from trainwright.render.plans.first_screen import memory_bar, show_first
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from trainwright.planner.plan.question import Question
     from trainwright.spec.device import Price
     from trainwright.spec.plan import Needs, Plan
+
+FAR = 1.5
+"""Times the data of tiny batches for the same loss from which on a plan says so; at the critical batch it is 1.2."""
 
 
 def verdict(plan: Plan) -> str:
@@ -72,6 +76,8 @@ def show(
     estimate, work = plan.estimate, plan.workload
     _show_verdict(plan, page)
     page.line(_what(plan, question))
+    if far := "" if planned.scenario.tunes else _beyond_critical(plan):
+        page.line(far)
     page.line(f"layout (chosen{_asked(question)}): {mesh(plan.parallel, work.recompute)}")
     if by_default := habits(estimate.assumptions, planned.scenario.run.stack):
         page.line(by_default)
@@ -133,8 +139,22 @@ def _what(plan: Plan, question: Question) -> str:
     trained, batch = format_count(work.total_tokens / one), format_count(work.step_tokens / one)
     most = "up to " if work.ramp else ""
     return (
-        f"{name}: {parameters} parameters, {trained} {counted} in {work.steps:,} steps of {most}{batch} on {devices}; "
+        f"{name}: {parameters} parameters, {trained} {counted} in {steps_of(work.steps)} {most}{batch} on {devices}; "
         f"{work.precision}{length}"
+    )
+
+
+def _beyond_critical(plan: Plan) -> str:
+    """Returns the line about a batch that trains far less for each token than smaller ones; empty where it does not."""
+    model, work = plan.model, plan.workload
+    critical = critical_batch(model, work.total_tokens)
+    price = float(critical.price(work.step_tokens))
+    if price < FAR:
+        return ""
+    batch, most = (format_count(each / model.batch_unit_tokens) for each in (work.step_tokens, critical.tokens))
+    return (
+        f"a batch of {batch} {model.batch_unit} is far beyond the critical one of {most}: the loss that small batches "
+        f"reach takes {format_factor(price)} times as many ({critical.source})"
     )
 
 

@@ -43,8 +43,7 @@ def show(plan: Plan, page: Page, *, following: str = "") -> None:
     if page.verbose:
         _show_tables(plan, page)
     elif plan.rejected and not estimate.fits:
-        page.line()
-        page.table(("not chosen", "because"), [(other.name, other.reason) for other in plan.rejected])
+        _show_others(plan, page)
     show_first(page, plan, following=following)
 
 
@@ -59,8 +58,14 @@ def _show_tables(plan: Plan, page: Page) -> None:
     total = ("total", format_seconds(estimate.phases.total_s), format_seconds(estimate.run_phases.total_s))
     page.table(("time", "a step", "the run"), [*rows, total])
     if plan.rejected:
-        page.line()
-        page.table(("not chosen", "because"), [(other.name, other.reason) for other in plan.rejected])
+        _show_others(plan, page)
+
+
+def _show_others(plan: Plan, page: Page) -> None:
+    """Shows what was not chosen and why, or what a plan that does not fit could be changed to, with its time."""
+    page.line()
+    title = ("not chosen", "because") if plan.estimate.fits else ("would make it fit", "and the run takes")
+    page.table(title, [(other.name, other.reason) for other in plan.rejected])
 
 
 def verdict(plan: Plan) -> str:
@@ -69,7 +74,7 @@ def verdict(plan: Plan) -> str:
     memory = f"{format_bytes(estimate.memory.total_bytes)} of {format_bytes(estimate.memory_available_bytes)}"
     if estimate.fits:
         return f"fits: {memory}; {format_seconds(estimate.seconds.mid)}"
-    return f"does not fit: needs {memory}; {plan.rejected[-1].name}: {plan.rejected[-1].reason}"
+    return f"does not fit: needs {memory}; {plan.rejected[0].name}: {plan.rejected[0].reason}"
 
 
 def parts(whole: Mapping[str, float], text: Callable[[float], str]) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.ranking import pareto_front
 from trainwright.planner.search.recommend import PROCESSORS
 from trainwright.render.catalog.prices import old_prices
+from trainwright.render.numbers import steps_of
 from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
 from trainwright.render.plans.assumptions import assumption_row, lengths_assumed
@@ -249,12 +250,13 @@ def _note_marks(page: Page, options: Sequence[Option]) -> None:
 def _what(scenario: Scenario, looks: Looks, model_name: str) -> str:
     """Returns the line that says what is trained."""
     work, unit = scenario.run.workload, scenario.run.model.batch_unit
-    each = unit if unit == "images" else f"sequences of {work.sequence_tokens:,}"
+    several, length = "s" * (work.batch_sequences != 1), f"{work.sequence_tokens:,}"
+    each = f"image{several}" if unit == "images" else f"sequence{several} of {length}"
     if work.example_tokens is not None:
         assumed = lengths_assumed(scenario.assumptions)
-        each = f"examples of {work.example_tokens:,} in the mean{assumed}, padded, at most {work.sequence_tokens:,}"
+        each = f"example{several} of {work.example_tokens:,} in the mean{assumed}, padded, at most {length}"
     optimizer = scenario.unmeasured.get("optimizer", work.optimizer)
-    steps = f"{work.steps:,} steps of {work.batch_sequences:,} {each}"
+    steps = f"{steps_of(work.steps)} {work.batch_sequences:,} {each}"
     if set(looks.batches) - {work.batch_tokens}:
         tokens = unit == "tokens" and work.example_tokens is None
         counted = looks.counted if tokens else lambda batch: f"{batch // work.sequence_tokens:,}"

@@ -119,7 +119,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     )
     scenario, plan = _within_memory(recipe, scenario, compiled=compiled)
     if not plan.estimate.fits:
-        plan = replace(plan, rejected=(*plan.rejected, *_changes_that_fit(recipe, scenario, plan.parallel)))
+        plan = replace(plan, rejected=_changes_that_fit(recipe, scenario, plan.parallel))
     length = deviation(recipe, facts)
     deterministic = how.is_deterministic(here.cluster.device.kind)
     return replace(
@@ -300,12 +300,12 @@ def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
 
 
 def _changes_that_fit(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan) -> tuple[Rejected, ...]:
-    """Returns changes that make it fit in this layout, and are executed, with their time; the mildest is the last."""
+    """Returns changes that make it fit in this layout, and are executed, with their time, the mildest first."""
     run = scenario.run
     if isinstance(run.model, ConvNetSpec):
         return (Rejected(name=SMALLEST_CHANGE, reason="none: lower train.batch_tokens or model.image_size"),)
     found: list[Rejected] = []
-    for name, shape, work in _changes(recipe, run):
+    for keys, shape, work in _changes(recipe, run):
         if len(found) == CHANGES:
             break
         changed = replace(scenario, run=replace(run, model=shape, workload=work))
@@ -314,33 +314,33 @@ def _changes_that_fit(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan
             continue
         made = planned(changed, best(changed, _layouts(work, [1], parallel))).plan.estimate
         if made.fits:
-            reason = f"{name}: {format_seconds(made.seconds.mid)}"
+            reason = f"{' '.join(keys)}: {format_seconds(made.seconds.mid)}"
             title = "another that fits" if found else SMALLEST_CHANGE
-            found.append(Rejected(name=title, reason=reason, overrides=tuple(name.split())))
+            found.append(Rejected(name=title, reason=reason, overrides=keys))
     if found:
-        return tuple(reversed(found))
+        return tuple(found)
     smaller = "use" if recipe.model.init_from else "lower model.width, or use"
     return (Rejected(name=SMALLEST_CHANGE, reason=f"none: {smaller} a larger device"),)
 
 
-def _changes(recipe: Recipe, run: RunSpec) -> Iterator[tuple[str, ModelSpec, Workload]]:
+def _changes(recipe: Recipe, run: RunSpec) -> Iterator[tuple[tuple[str, ...], ModelSpec, Workload]]:
     """Yields what may be changed of a recipe, the mildest first; a trained model keeps its shape."""
     model, workload, kind = run.transformer, run.workload, run.cluster.device.kind
     section, adapter = recipe.train, workload.adapter
     full = replace(workload, recompute="full", recompute_budget=0.0)
-    yield "train.exec.micro_batch=1", model, workload
-    yield "train.recompute=selective", model, replace(workload, recompute="selective", recompute_budget=0.0)
-    yield "train.recompute=full", model, full
+    yield ("train.exec.micro_batch=1",), model, workload
+    yield ("train.recompute=selective",), model, replace(workload, recompute="selective", recompute_budget=0.0)
+    yield ("train.recompute=full",), model, full
     if adapter is not None and adapter.frozen != "nf4" and kind in QUANTISING_KINDS:
         packed = replace(adapter, frozen="nf4")
-        yield "train.method.frozen=nf4", model, replace(workload, adapter=packed)
-        yield "train.method.frozen=nf4 train.recompute=full", model, replace(full, adapter=packed)
-    yield "train.optimizer.name=muon train.recompute=full", model, replace(full, optimizer="muon")
+        yield ("train.method.frozen=nf4",), model, replace(workload, adapter=packed)
+        yield ("train.method.frozen=nf4", "train.recompute=full"), model, replace(full, adapter=packed)
+    yield ("train.optimizer.name=muon", "train.recompute=full"), model, replace(full, optimizer="muon")
     for halvings in (2, 4, 8):
         tokens = section.sequence_tokens // halvings
         if tokens >= 1 and section.batch_tokens % tokens == 0:
-            name = f"train.sequence_tokens={tokens} train.recompute=full"
-            yield name, model, replace(full, sequence_tokens=tokens)
+            keys = (f"train.sequence_tokens={tokens}", "train.recompute=full")
+            yield keys, model, replace(full, sequence_tokens=tokens)
     while model.layers > 1 and recipe.model.init_from is None:
         model = replace(model, layers=model.layers // 2)
-        yield f"model.layers={model.layers} train.recompute=full", model, full
+        yield (f"model.layers={model.layers}", "train.recompute=full"), model, full

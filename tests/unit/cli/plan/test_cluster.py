@@ -285,3 +285,21 @@ def test_what_does_not_fit_says_how_long_it_would_take_with_memory_enough_and_in
     assert told["with_memory_enough"]["parallel"]["dp_shard"] == 8
     cli.main(["plan", "--model", "llama3-8b", "--method", "lora", "--on", "h100-sxm", "--json"])
     assert json.loads(capsys.readouterr().out)["with_memory_enough"] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            ["llama3-8b", "--tokens", "100B", "--batch", "256M"],
+            "a batch of 256M tokens is far beyond the critical one of",
+        ),
+        (["llama3-8b", "--tokens", "100B", "--batch", "256M", "--method", "full"], ""),
+        (["llama3-8b", "--tokens", "100B"], ""),
+        (["resnet-50", "--batch", "65536"], "a batch of 65,536 images is far beyond the critical one of 9,450: "),
+    ],
+)
+def test_a_batch_far_beyond_the_critical_one_is_remarked_of_training_from_the_start(capsys, fields, said):
+    cli.main(["plan", "--on", "64x8xh100-sxm", "--model", *fields])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "critical" in line and line.startswith("a batch")]
+    assert len(lines) == bool(said) and all(line.startswith(said) for line in lines)

@@ -90,6 +90,10 @@ def test_convolutional_networks_have_data_parallelism_alone():
     assert choice.forecast.step_s[0] >= chosen("auto", model="resnet-50").forecast.step_s[0]
     with pytest.raises(RecipeError, match="a multiple of 32 devices"):
         chosen("micro_batch=7", model="resnet-50")
+    three = Question(model=catalogue_model("resnet-50"), on="3xh100-sxm", batch_tokens=100)
+    with pytest.raises(RecipeError, match=r"batch_tokens: .*seen 100 for 3 devices.*change `batch_tokens` to 99"):
+        choose(scenario_of(three))
+    assert choose(scenario_of(replace(three, batch_tokens=99))).forecast.fits[0]
     with pytest.raises(RecipeError, match="seen recompute"):
         chosen("auto", model="resnet-50", recompute="full")
 

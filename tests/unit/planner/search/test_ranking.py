@@ -107,7 +107,7 @@ def test_beside_what_costs_nothing_what_is_twice_as_fast_is_named():
     named = dict(ranked([own, even, fast, best], (), Goals()).headlines)
     assert {name: each.usd for name, each in named.items()} == {
         "cheapest": 0.0,
-        "cheapest that is twice as fast": 30.0,
+        "cheapest that is 2 times as fast": 30.0,
         "fastest": 500.0,
     }
     assert list(dict(ranked([own, even], (), Goals()).headlines)) == ["cheapest", "fastest"]
