@@ -329,7 +329,7 @@ def _batch_of(
     """
     if question.batch_tokens is not None:
         asked = at_least_one(question.batch_tokens, field="batch_tokens")
-        return _rounded(asked, sequence, machines.devices, note)
+        return _rounded(asked, sequence, machines.devices, note, exact=question.workload is not None)
     if question.model.sees_images:
         sequences, source = usual_batch(question.model, machines.devices if placed else 1, tunes=question.tunes)
         critical = critical_batch(question.model, tokens)
@@ -366,9 +366,13 @@ def _critical_sequences(question: Question, machines: ClusterSpec, sequence: int
     return sequences, source
 
 
-def _rounded(batch: int, sequence: int, devices: int, note: Note) -> int:
-    """Returns a whole number of sequences near a batch (``4M``) that divides over many ranks."""
-    if batch % sequence == 0:
+def _rounded(batch: int, sequence: int, devices: int, note: Note, *, exact: bool) -> int:
+    """Returns a whole number of sequences near a batch (``4M``) that divides over many ranks.
+
+    Whole ones are kept. Of round millions (``256M``) that devices do not divide they are chance, unless it is ``exact``.
+    """
+    chance = not exact and sequence > 1 and batch % 1_000_000 == 0 and batch // sequence % devices
+    if batch % sequence == 0 and not chance:
         return batch
     near = max(1, round(batch / sequence))
     over = divisible(near, unit=devices)

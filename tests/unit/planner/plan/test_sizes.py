@@ -193,3 +193,16 @@ def test_quantised_weights_are_not_multiplied_in_eight_bits():
 def test_examples_are_cut_to_the_sequence():
     short = work(method="lora", examples=1000, epochs=1, sequence_tokens=16, on="h100-sxm")
     assert (short.batch_sequences, short.steps) == (16, -(-1000 // 16))
+
+
+@pytest.mark.parametrize(
+    ("batch", "devices", "sequences"),
+    [
+        (256_000_000, 512, 32_768),  # 31,250 = 2 x 5^6 sequences, which 512 devices do not divide
+        (256_000_000, 50, 31_250),
+        (1000 * 8192, 512, 1000),  # no round number of tokens is chance
+    ],
+)
+def test_round_millions_that_are_whole_sequences_by_chance_divide_over_many_devices_too(batch, devices, sequences):
+    asked = work(on=f"{devices // 2}x2xh100-sxm", tokens=10**11, batch_tokens=batch, sequence_tokens=8192)
+    assert asked.batch_sequences == sequences
