@@ -209,8 +209,8 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_factor(value: float) -> str:
-    """``1.51``, ``12.3``, ``651``, ``2,780``: how many times as much, with three digits or the whole ones."""
-    return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
+    """``0.0016``, ``1.51``, ``12.3``, ``651``, ``2,780``: how many times as much, with three digits or so."""
+    return f"{value:.2g}" if 0 < value < 0.01 else f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 
 
 def format_count(value: float) -> str:

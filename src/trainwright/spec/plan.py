@@ -176,3 +176,5 @@ class Plan:
     rentals: tuple[Rental, ...] = ()
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     """As ``Recipe.unmeasured``: what the run's workload and model say something else for."""
+    roomy: Plan | None = None
+    """Of a plan that does not fit, the one that it would be with memory enough; None: not looked for."""

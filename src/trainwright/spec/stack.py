@@ -168,6 +168,10 @@ Switch = Literal["paged_moments", "int8_moments", "activation_offload", "update_
 """A way to tune that software has or lacks; ``padding``: examples that are not packed, but padded."""
 
 
+ModelPart = Literal["experts", "latent", "sinks", "encoder", "vision", "convolutions"]
+"""What a model has that software may not divide: the kind of its network, unless that is a decoder, among it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Support:
     """What a stack runs, as its code says; what is empty is not limited."""
@@ -177,6 +181,8 @@ class Support:
     devices: tuple[DeviceKind, ...] = ()
     axes: Mapping[Method, tuple[Axis, ...]] = field(default_factory=dict)
     """The methods that it has, each with the axes that it divides such a run by."""
+    of_models: Mapping[ModelPart, tuple[Axis, ...]] = field(default_factory=dict)
+    """The axes by which models with such a part are divided; what is not among them limits nothing."""
     tuned: tuple[Axis, ...] = ()
     """The axes by which tuning all weights is divided, unless nothing else fits or others are asked for; empty: all of
     ``axes``."""

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
 from trainwright.cli.plan.following import following, surely_fitting, write_recipe
 from trainwright.cli.plan.question import OF_SERVING, question_of, refuse
-
-if TYPE_CHECKING:
-    from trainwright.spec.plan import Plan
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         "plan": plan,
         "at_rate": planned_run.at_rate,
         "keeping": planned_run.keeping,
-        "with_memory_enough": None if planned_run.roomy is None else _told(planned_run.roomy),
+        "critical_batch": planned_run.critical,
         "outlives_machines": planned_run.outlives_machines,
         "rests_on_most": most,
         "surely_fits": next(iter(planned_run.changes), None) if plan.estimate.fit == "uncertain" else None,
@@ -67,8 +63,3 @@ def run(args: argparse.Namespace) -> int:
     for path in drawn:
         output.note(f"drawn: {path}")
     return 0 if plan.estimate.fits else 1
-
-
-def _told(plan: Plan) -> dict[str, object]:
-    """Returns how long a run would take, how well it would use its devices, and in what layout."""
-    return {"seconds": plan.estimate.seconds, "mfu": plan.estimate.mfu, "parallel": plan.parallel}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trainwright.cli.parser import CommandParser
     from trainwright.planner.plan.question import Question
     from trainwright.planner.plan.scenario import Scenario
+    from trainwright.planner.search.changes import Change
     from trainwright.planner.search.pools import Pool
     from trainwright.planner.search.ranking import Recommendation
     from trainwright.spec.device import ClusterSpec
@@ -62,7 +63,6 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.planner.plan.assumptions import recommended
     from trainwright.planner.plan.rankable import defaults_on, ranked_ways
     from trainwright.planner.search.chances import chance_of
-    from trainwright.planner.search.changes import changes
     from trainwright.planner.search.joined import of_answers
     from trainwright.planner.search.ranking import Goals
     from trainwright.render.pictures import drawable
@@ -83,11 +83,7 @@ def run(args: argparse.Namespace) -> int:
     scenario, recommendation = ranked_ways(question, pool, goals=goals, **bounds)
     judged = _judged(scenario, pool)
     tight = _tight(scenario.run, pool, bounds, recommendation)
-    mended = {}
-    for each in tight:
-        there = scenario.on_devices(each)
-        found = changes(replace(there.run, cluster=each), usual=there.usual, frugal=there.tunes)
-        mended[written(each.nodes, each.node.devices, each.device.name)] = found
+    mended = {written(each.nodes, each.node.devices, each.device.name): _mended(scenario, each) for each in tight}
     payload = {
         "workload": scenario.run.workload,
         "goals": goals,
@@ -131,6 +127,19 @@ def _following(
     asked = asked_for(question, best, price_kinds=bounds.get("price_kinds", ()))
     where = {"clouds": args.cloud, "regions": args.region} if "price" not in asked else {}
     return command_line(args, "plan", OF_RUN, where | with_batch_as_asked(asked, question.model))
+
+
+def _mended(scenario: Scenario, machines: ClusterSpec) -> tuple[Change, ...]:
+    """Returns what would make the run fit there, as its plan says it; nothing where no layout divides it as asked."""
+    from trainwright.planner.plan.cluster import planned
+    from trainwright.planner.plan.ways import with_ways
+
+    there = scenario.on_devices(machines)
+    try:
+        made = planned(replace(there, run=replace(there.run, cluster=machines)))
+    except RecipeError:
+        return ()
+    return with_ways(made).changes
 
 
 def _judged(scenario: Scenario, pool: Sequence[ClusterSpec]) -> Pool | None:

@@ -331,6 +331,7 @@ def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[s
     none = spec.unified_memory and spec.pcie_generation is None
     bus = None if none else link(kind.bus or (f"pcie{spec.pcie_generation}" if spec.pcie_generation else DEFAULT_BUS))
     drives = kind.nvme_drives or 1
+    streams = max(part, 1 / drives)  # a part of a drive is as fast as all of it, while nobody else uses it
     linked = spec.link is not None and (kind.scale_up_devices is not None or link_reach(spec.link.name) is None)
     staged = link(f"{bus.name}-staged") if bus and not linked and not spec.peer_to_peer else bus
     origins = {
@@ -356,8 +357,8 @@ def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[s
         cpu_cores=max(1, round(part * (kind.cpu_cores or _cores(spec) * kind.devices))),
         disk_bytes_per_s=kind.disk_bytes_per_s or NVME_DISK_BYTES_PER_S,
         nvme_bytes=None if spec.unified_memory or spec.kind == "tpu" else round(part * (kind.nvme_bytes or NVME_BYTES)),
-        nvme_read_bytes_per_s=part * (kind.nvme_read_bytes_per_s or drives * NVME_READ_BYTES_PER_S),
-        nvme_write_bytes_per_s=part * (kind.nvme_write_bytes_per_s or drives * NVME_DISK_BYTES_PER_S),
+        nvme_read_bytes_per_s=streams * (kind.nvme_read_bytes_per_s or drives * NVME_READ_BYTES_PER_S),
+        nvme_write_bytes_per_s=streams * (kind.nvme_write_bytes_per_s or drives * NVME_DISK_BYTES_PER_S),
         source=f"{kind.source}; {kind.recorded}",
     )
     return node, origins

@@ -143,7 +143,7 @@ def _check(table: Mapping[str, Any], kind: type[StackTime | StackMemory], *, whe
 
 
 def _support(table: dict[str, Any]) -> Support:
-    inner = {name: _tuples(table.get(name, {})) for name in ("axes", "stages_with")}
+    inner = {name: _tuples(table.get(name, {})) for name in ("axes", "of_models", "stages_with")}
     return Support(**{**_tuples(table), **inner})
 
 

@@ -9,9 +9,11 @@ from typing import NamedTuple, get_args
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.stacks import DEFAULT, DEFAULT_PARALLEL, OURS, offered, read_stack
+from trainwright.spec.convnet import AnyModel
 from trainwright.spec.device import ClusterSpec, DeviceKind
+from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
-from trainwright.spec.stack import Axis, Stack, Support, Switch
+from trainwright.spec.stack import Axis, ModelPart, Stack, Support, Switch
 from trainwright.spec.workload import Method, ParallelPlan, Workload, ZeroStage
 
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -20,7 +22,7 @@ DIVIDES_MODEL: tuple[Axis, ...] = ("tp", "pp")
 TOGETHER = (*AXES, "zero_stage", "offload")
 """Parts of a layout of which some exclude others (``Support.stages_with``)."""
 UNLIMITED = (DEFAULT, DEFAULT_PARALLEL, OURS)
-"""Software that no one has, and this project's own, which plans more than it executes."""
+"""Software that no one has, and this project's own, whose schedules its trainer knows."""
 OWN_SHAPE = "transformer"
 """The family of a model that is given by its numbers alone, which nothing is known of."""
 QUANTISING_KINDS: tuple[DeviceKind, ...] = ("cuda", "rocm", "xpu", "hpu", "npu", "cpu")
@@ -71,6 +73,29 @@ def method_of(workload: Workload) -> Method:
     return "lora" if workload.adapter.frozen in ("fp32", "bf16") else "qlora"
 
 
+def _axes(run: RunSpec) -> tuple[Axis, ...]:
+    """Returns the axes that the run's software divides such a model by, if it is asked to."""
+    runs = run.stack.runs
+    able = runs.axes.get(method_of(run.workload), ()) if runs.axes else AXES
+    for part in _parts_of(run.model):
+        able = tuple(axis for axis in able if axis in runs.of_models.get(part, able))
+    return able
+
+
+def _parts_of(model: AnyModel) -> Iterator[ModelPart]:
+    if not isinstance(model, ModelSpec):
+        yield "convolutions"
+        return
+    if model.kind != "decoder":
+        yield model.kind
+    has: dict[ModelPart, bool] = {
+        "experts": model.experts is not None,
+        "latent": model.latent is not None,
+        "sinks": model.sinks,
+    }
+    yield from (part for part, there in has.items() if there)
+
+
 def lacking_axes(run: RunSpec) -> tuple[Axis, ...]:
     """Returns the axes that the run's software does not divide it by, or not by itself where it tunes a model.
 
@@ -79,8 +104,7 @@ def lacking_axes(run: RunSpec) -> tuple[Axis, ...]:
     """
     for problem in _device(run):
         raise _refusal(run, problem)
-    runs, method = run.stack.runs, method_of(run.workload)
-    able = runs.axes.get(method, ()) if runs.axes else AXES
+    runs, method, able = run.stack.runs, method_of(run.workload), _axes(run)
     if run.tunes and runs.tuned and method == "full":
         able = runs.tuned
     elif run.tunes and run.stack.undivided:
@@ -101,13 +125,13 @@ def _has(layout: Mapping[str, object], part: str) -> bool:
 def plan_problems(stack: Stack, plan: ParallelPlan) -> tuple[str, ...]:
     """Returns why ``stack`` does not share states as ``plan`` says, which no part of it says by itself.
 
-    Where there is one data-parallel rank nothing is shared at any stage.
+    Where one rank has all of a batch and of its sequences nothing is shared at any stage.
     """
     layout: dict[str, object] = {"offload": plan.offload, **{axis: getattr(plan, axis) for axis in AXES}}
     stages, alone = stages_beside(stack.runs, layout), plan.dp_replicate * plan.sharing == 1
     if plan.zero_stage in stages or (alone and stages):
         return ()
-    shared = f"zero_stage={plan.zero_stage}, dp_replicate={plan.dp_replicate}, dp_shard={plan.dp_shard}"
+    shared = f"zero_stage={plan.zero_stage}, dp_replicate={plan.dp_replicate}, dp_shard={plan.dp_shard}, cp={plan.cp}"
     return (f"{stack.name} does not share states so ({shared}): {_stages_told(stack.runs, layout)}",)
 
 
@@ -175,11 +199,13 @@ def _problems(run: RunSpec, layout: Mapping[str, object], *, devices: bool) -> I
         return
     if run.stack.name == OURS and run.workload.precision not in runs.precisions:
         yield _Problem("stack, precision", "this precision", run.workload.precision, ", ".join(runs.precisions))
+    able = _axes(run)
+    of_model = "".join(f" of a model with {part}" for part in _parts_of(run.model) if part in runs.of_models)
     for axis in AXES:
         size = layout.get(axis, 1)
-        if runs.axes and size != 1 and axis not in runs.axes[method]:
-            divided = ", ".join(runs.axes[method]) or "one device alone"
-            yield _Problem("stack, layout", "this layout", f"{axis}={size} with {method}", divided)
+        if size != 1 and axis not in able:
+            divided = ", ".join(able) or "one device alone"
+            yield _Problem("stack, layout", "this layout", f"{axis}={size} with {method}{of_model}", divided)
     if (moved := layout.get("offload", "none")) != "none" and runs.offloads is not None and moved not in runs.offloads:
         kept = f"{', '.join(runs.offloads)} or none" if runs.offloads else "offload=none: states stay on the device"
         yield _Problem("stack, layout", "this offload", f"offload={moved}", kept)
@@ -187,16 +213,18 @@ def _problems(run: RunSpec, layout: Mapping[str, object], *, devices: bool) -> I
     if stage not in runs.zero_stages:
         known = ", ".join(map(str, runs.zero_stages))
         yield _Problem("stack, layout", "this ZeRO stage", f"zero_stage={stage}", f"one of {known}")
-    yield from _parts_together(run.stack, layout, method)
+    yield from _parts_together(run.stack, layout, method, able)
     if not devices:
         return
-    if runs.axes and not runs.axes[method] and run.cluster.devices > 1:
-        seen = f"{run.cluster.devices} devices with {method}"
+    if not able and run.cluster.devices > 1:
+        seen = f"{run.cluster.devices} devices with {method}{of_model}"
         yield _Problem("stack, on", "on several devices", seen, "one device alone")
     yield from _device(run)
 
 
-def _parts_together(stack: Stack, layout: Mapping[str, object], method: Method) -> Iterator[_Problem]:
+def _parts_together(
+    stack: Stack, layout: Mapping[str, object], method: Method, able: tuple[Axis, ...]
+) -> Iterator[_Problem]:
     """Yields parts of a layout that the software has, and not beside each other; and a schedule that it has not."""
     runs, asked = stack.runs, layout.get("zero_stage", 0)
     stages = stages_beside(runs, layout)
@@ -208,7 +236,7 @@ def _parts_together(stack: Stack, layout: Mapping[str, object], method: Method) 
     if stack.name in UNLIMITED or schedule is None:
         return
     seen = f"schedule={schedule}" if "schedule" in layout else f"virtual_stages={layout['virtual_stages']}"
-    if runs.axes and "pp" not in runs.axes.get(method, ()):
+    if "pp" not in able:
         yield _Problem("stack, layout", f"pipelines with {method}", seen, "no schedule")
     elif schedule not in stack.schedules:
         yield _Problem("stack, layout", "this pipeline schedule", seen, f"schedule={', '.join(stack.schedules)}")

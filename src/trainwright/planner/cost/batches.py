@@ -23,6 +23,8 @@ CONVOLVED, PATCHED, TUNED_PATCHED = (256, "ResNet's"), (1024, "DeiT's"), (512, "
 IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
 """Goyal et al. (2017, arXiv 1706.02677): 32 on each of 256 GPUs are as good as 256 in all."""
 
+FAR = 1.5
+"""Times the data of a tiny batch from which on a batch is far beyond the critical one."""
 ROUNDED = 2.0
 """Times a short run, or the usual batch, that a batch may have which is rounded for its devices."""
 
@@ -50,6 +52,14 @@ class CriticalBatch:
         Linear in the batch (McCandlish et al., 2018, arXiv 1812.06162, equation 2.11).
         """
         return np.asarray(1.0 + 0.2 * np.asarray(batch_tokens) / self.tokens)
+
+    def is_far_below(self, batch_tokens: int) -> bool:
+        """Returns whether a batch needs so much more data than a tiny one that a plan of it says so."""
+        return bool(self.price(batch_tokens) >= FAR)
+
+    def dearer(self, batch_tokens: int, *, than: int) -> float:
+        """Returns how many times the data of another batch a batch needs for the same loss."""
+        return float(self.price(batch_tokens) / self.price(than))
 
 
 def critical_batch(model: AnyModel, tokens: float) -> CriticalBatch:

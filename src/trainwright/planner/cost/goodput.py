@@ -65,6 +65,11 @@ class Goodput:
     checkpoint_interval_s: Numbers
 
     @property
+    def checkpoints(self) -> Numbers:
+        """Returns how many checkpoints are written, the one at the end included."""
+        return (self.steps_s + self.evaluation_s) / self.checkpoint_interval_s
+
+    @property
     def total_s(self) -> Numbers:
         """Returns the expected wall-clock seconds."""
         work_s = self.steps_s + self.evaluation_s + self.checkpoints_s

@@ -13,6 +13,7 @@ from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
+from trainwright.planner.plan.ways import with_memory_enough
 from trainwright.spec.model import ModelSpec
 
 ASPECT = 128
@@ -74,7 +75,8 @@ def afforded(usd: float, ask: Asking) -> Afforded:
         parameters = total_parameters(model)
         tokens = flops / FLOPS_PER_PARAMETER_TOKEN / parameters
         best = planned(scenario_of(ask(model, max(1, round(tokens)))))
-        cost = best.plan.estimate.usd
+        told = best if best.plan.estimate.fits else with_memory_enough(best.scenario)
+        cost = told.plan.estimate.usd
         if cost is None:
             fix = "give dollars for a device and hour: `price` 2.50"
             raise RecipeError("no price is known", where=best.plan.cluster.device.name, fix=fix)

@@ -11,6 +11,7 @@ from trainwright.core.frozen import dataclass
 from trainwright.core.units import YEAR_S
 from trainwright.hardware.catalogue.energy import YEARS
 from trainwright.hardware.catalogue.support import lacking_axes
+from trainwright.planner.cost.batches import CriticalBatch, critical_batch
 from trainwright.planner.cost.keeping import Keeping, keeping, kept_of
 from trainwright.planner.cost.run_cost import RunCost, run_cost
 from trainwright.planner.cost.scaling_laws import held_rate_s
@@ -27,6 +28,7 @@ from trainwright.planner.rates.learnt import Correction, correction
 from trainwright.planner.search.changes import Change
 from trainwright.spec.device import Price
 from trainwright.spec.measures import MemoryUse, PhaseTimes
+from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan
 from trainwright.spec.run import PlacedRun
 from trainwright.spec.workload import Workload
@@ -46,16 +48,24 @@ class Planned:
     changes: tuple[Change, ...] = ()
     """What would make it fit, in the plan's order, or where that is uncertain the one that makes it sure; only looked
     for where that is asked (``ways.with_ways``)."""
-    roomy: Plan | None = None
-    """What does not fit, as it would be were there memory for any layout; looked for as ``changes`` are."""
     at_rate: AtRate | None = None
     keeping: Keeping | None = None
     """Storage and egress, where devices are rented at a price."""
 
     @property
+    def critical(self) -> CriticalBatch | None:
+        """Returns the critical batch of a training from the start; None where a model is tuned, or fills gaps.
+
+        Of an encoder's tokens few have a loss: what was measured on decoders says nothing about its batches.
+        """
+        model, work = self.plan.model, self.plan.workload
+        fills_gaps = isinstance(model, ModelSpec) and model.kind == "encoder"
+        return None if self.scenario.tunes or fills_gaps else critical_batch(model, work.total_tokens)
+
+    @property
     def outlives_machines(self) -> bool:
         """Returns whether the run takes longer than machines are written off in: nobody trains so."""
-        return (self.roomy or self.plan).estimate.seconds.mid > YEARS * YEAR_S
+        return (self.plan.roomy or self.plan).estimate.seconds.mid > YEARS * YEAR_S
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

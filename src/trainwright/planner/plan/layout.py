@@ -181,10 +181,6 @@ def _data_ranks(run: RunSpec, devices: int) -> set[int]:
     return {devices // (tp * pp) for tp in tensors for pp in stages if devices % (tp * pp) == 0}
 
 
-SMALLEST_CHANGE = "smallest change that fits"
-"""The name of an alternative which is that."""
-
-
 def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Choice:
     """Returns the plainest about as fast as any that fits; where none does, that whose least change would make it fit.
 
@@ -270,14 +266,17 @@ def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
         plan for plan in plans if all(getattr(plan, fields.get(name, name)) == value for name, value in fixed.items())
     ]
     if not plans:
-        what, expected = "this layout cannot run", f"a multiple of {devices} devices and of the micro batch"
-        raise RecipeError(what, field="layout", seen=f"{work.batch_sequences} images a step", expected=expected)
+        seen = ", ".join(f"{name}={value}" for name, value in fixed.items())
+        each = ", ".join(map(str, divisors(work.batch_sequences // devices)))
+        expected = f"all {devices} devices in dp_replicate or in dp_shard, micro_batch one of {each}"
+        raise RecipeError("this layout cannot run", field="layout", seen=seen, expected=expected)
     return Layouts.of(plans, ["none"] * len(plans), work)
 
 
 def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
     """Returns the best layout of each other mesh, the least divided one among them, and what speaks against it."""
     others: dict[str, Rejected] = {}
+    memory = every.memory.total_bytes(every.run.cluster.device)
     best = every.step_s[order[0]]
     chosen = mesh(*parallel_plan(every.layouts, int(order[0])))
     divided = splits(every.layouts)
@@ -290,7 +289,7 @@ def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
         if name == chosen or name in others:
             continue
         slower = every.step_s[place] / best - 1
-        need = format_bytes(float(every.memory.needed_bytes[place]))
+        need = format_bytes(float(memory[place]))
         reason = f"{slower:.1%} slower" if slower >= 0 else f"{-slower:.1%} faster, but {need} may not fit"
         if slower < 0 and every.fits[place] and not every.uncertain[place]:
             simpler = splits(every.layouts)[place] > splits(every.layouts)[order[0]]

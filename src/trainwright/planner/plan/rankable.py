@@ -44,7 +44,9 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
         return scenario
     batch_tokens = sequences * workload.sequence_tokens
     model = scenario.run.model
-    what = "a power of two of them for each device" if _is_of_images(question) else "what most powers of two divide"
+    what = (
+        "a power of two of them for each device" if _takes_usual_images(question) else "what most powers of two divide"
+    )
     source = f"rounded from {batch_text(model, workload.batch_tokens)} to {what}"
     known = next((each for each in scenario.assumptions if each.key == "batch"), None)
     origin: Origin = "given" if known is None else known.origin
@@ -58,10 +60,10 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
 
 def _over(question: Question, sequences: int, devices: int) -> int:
     """Returns about so many sequences that divide over many ranks of so many devices."""
-    return images_over(sequences, devices) if _is_of_images(question) else divisible(sequences, unit=devices)
+    return images_over(sequences, devices) if _takes_usual_images(question) else divisible(sequences, unit=devices)
 
 
-def _is_of_images(question: Question) -> bool:
+def _takes_usual_images(question: Question) -> bool:
     """Returns whether nobody said how many images a batch has."""
     return question.model.sees_images and question.batch_tokens is None and question.workload is None
 
@@ -189,19 +191,21 @@ def _larger_batches(question: Question, scenario: Scenario) -> tuple[int, ...]:
     critical = critical_batch(model, tokens)
     most = min(critical.tokens, tokens) / workload.batch_tokens
     batches = (workload.batch_tokens << power for power in range(1, int(max(1.0, most)).bit_length()))
-    dearer = MOST_TOKENS / tokens * critical.price(workload.batch_tokens)
-    return tuple(each for each in batches if critical.price(each) <= dearer)  # what a plan of them may train
+    # What a way trains has to be what a plan of it may.
+    return tuple(each for each in batches if tokens * critical.dearer(each, than=workload.batch_tokens) <= MOST_TOKENS)
 
 
 def _with_batches(scenario: Scenario, batches: Sequence[int]) -> Scenario:
     """Returns the scenario with an assumption that says which batches are tried."""
     model, least = scenario.run.model, scenario.run.workload.batch_tokens
     unit, one = model.batch_unit, model.batch_unit_tokens
-    critical = critical_batch(model, scenario.run.workload.total_tokens)
-    price = float(critical.price(batches[-1]) / critical.price(least)) - 1
+    tokens = scenario.run.workload.total_tokens
+    critical = critical_batch(model, tokens)
+    dearer = critical.dearer(batches[-1], than=least)
+    limit = "" if 2 * batches[-1] > critical.tokens else ", as far as the run is long enough"
     source = (
-        f"in powers of two up to the critical batch of {format_count(critical.tokens / one)} ({critical.source}); the "
-        f"largest takes {price:.0%} more {unit} for the same loss"
+        f"in powers of two up to the critical batch of {format_count(critical.tokens / one)} ({critical.source}){limit}"
+        f"; the largest takes {dearer - 1:.0%} more {unit} for the same loss"
     )
     sizes = " to ".join(format_count(each / one) for each in (least, batches[-1]))
     tried = Assumption("batch", sizes, unit, "default", source, key="batch")

@@ -80,7 +80,8 @@ def workload_of(
     note = assumptions.append
     sequence = sequence_of(question, note)
     tokens = _tokens_of(question, sequence, note)
-    batch = _batch_of(question, machines, sequence, tokens, note, placed=placed)
+    ranks = _data_ranks(question, machines, software) if placed else 1
+    batch = _batch_of(question, machines, sequence, tokens, note, ranks=ranks, placed=placed)
     precision = usable_precision(machines.device, question.precision, software)
     if question.precision is None:
         first, *others = software.runs.precisions
@@ -90,7 +91,8 @@ def workload_of(
     adapter = _adapter_of(question, note) if question.adapts else _adapter_of_recipe(question, precision)
     mean, spread = _lengths_of(question, sequence, tokens, note)
     if question.batch_tokens is not None:
-        usual = _batch_of(replace(question, batch_tokens=None), machines, sequence, tokens, _unsaid, placed=placed)
+        free = replace(question, batch_tokens=None)
+        usual = _batch_of(free, machines, sequence, tokens, _unsaid, ranks=ranks, placed=placed)
         refuse_longer(question.model, batch, usual, tokens if mean is None else tokens / mean * sequence)
     ramp = _ramp_of_recipe(question.workload, batch, sequence)
     steps = max(1, -(-tokens // (batch if mean is None else batch // sequence * mean)))
@@ -320,7 +322,7 @@ def _usual(question: Question, sequence: int) -> _Data:
 
 
 def _batch_of(
-    question: Question, machines: ClusterSpec, sequence: int, tokens: int, note: Note, *, placed: bool
+    question: Question, machines: ClusterSpec, sequence: int, tokens: int, note: Note, *, ranks: int, placed: bool
 ) -> int:
     """Returns the tokens of a step's batch, in whole sequences; notes an assumption where they are not as given.
 
@@ -342,9 +344,20 @@ def _batch_of(
         sequences += -sequences % machines.devices
     else:
         sequences, source = _critical_sequences(question, machines, sequence, tokens)
+        if sequences % ranks:
+            sequences = max(1, sequences // ranks) * ranks
+            source += f"; a multiple of {ranks} data-parallel ranks"
     unit, batch = question.model.batch_unit, sequences * sequence
     note(Assumption("batch", batch / question.model.batch_unit_tokens, unit, "default", source, key="batch"))
     return batch
+
+
+def _data_ranks(question: Question, machines: ClusterSpec, software: Stack) -> int:
+    """Returns the data-parallel ranks that a batch has to be divided over: as asked, or as software has no others."""
+    asked = question.layout.get("dp_replicate", 1) * question.layout.get("dp_shard", 1)
+    axes = software.runs.axes.get("full", ())
+    alone = bool(axes) and not set(axes) - {"dp_replicate", "dp_shard", "ep"}
+    return machines.devices if alone else asked
 
 
 def _critical_sequences(question: Question, machines: ClusterSpec, sequence: int, tokens: int) -> tuple[int, str]:
@@ -369,7 +382,7 @@ def _critical_sequences(question: Question, machines: ClusterSpec, sequence: int
 def _rounded(batch: int, sequence: int, devices: int, note: Note, *, exact: bool) -> int:
     """Returns a whole number of sequences near a batch (``4M``) that divides over many ranks.
 
-    Whole ones are kept. Of round millions (``256M``) that devices do not divide they are chance, unless it is ``exact``.
+    Whole ones are kept; in round millions (``256M``) that devices do not divide they are chance, if not ``exact``.
     """
     chance = not exact and sequence > 1 and batch % 1_000_000 == 0 and batch // sequence % devices
     if batch % sequence == 0 and not chance:

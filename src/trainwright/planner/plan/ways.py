@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainwright.core.units import YEAR_S
-from trainwright.planner.forecast.forecast import step_s
+from trainwright.planner.forecast.forecast import forecast, step_s
 from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.layout import choose, mesh, otherwise
 from trainwright.planner.plan.scenario import Scenario
@@ -19,7 +19,7 @@ from trainwright.spec.plan import Rejected
 def with_ways(made: Planned) -> Planned:
     """Returns a plan that does not fit with the changes that make it fit, another layout first, then the best.
 
-    What surely fits comes before what may not, which comes before what takes ten times as long.
+    ``Change.order`` says which is the best.
     What is fixed of the layout and of recomputation is fixed no longer in any of them; what the software does by itself
     is fixed in all but another layout.
     """
@@ -27,7 +27,7 @@ def with_ways(made: Planned) -> Planned:
         return _with_surer(made) if made.plan.estimate.fit == "uncertain" else made
     scenario = made.scenario
     run = replace(scenario.run, workload=made.plan.workload)
-    roomy = planned(replace(scenario, run=with_room(scenario.run)))
+    roomy = with_memory_enough(scenario)
     unit = _s_per_token(roomy)
     every = changes(run, source=scenario.source, usual=scenario.usual, frugal=scenario.tunes, unit=unit)
     if scenario.tunes or (_is_guessed(scenario) and roomy.plan.estimate.seconds.mid > YEAR_S):
@@ -35,24 +35,28 @@ def with_ways(made: Planned) -> Planned:
         every = tuple(sorted(every, key=lambda change: not change.trains_less))
     # What no field asks for comes last: nothing can be typed for it.
     every = tuple(_freed(scenario, each) for each in sorted(every, key=lambda change: not change.fields))
+    if _is_guessed(scenario):
+        every = tuple(replace(each, is_another_run=each.trains_less) for each in every)
     if (other := _laid_out(scenario, unit)) is not None:
         before = next((place for place, each in enumerate(every) if each.best.unsure), len(every))
         place = before if other.best.unsure else 0
         every = (*every[:place], other, *every[place:])
-    ways = tuple(Rejected(name=each.name, reason=_told(each, made)) for each in every)
-    return replace(made, plan=replace(made.plan, rejected=ways), changes=every, roomy=roomy.plan)
+    unchanged = made.plan.parallel
+    told = (each.told(otherwise(unchanged, each.best.parallel, named=each.name)) for each in every)
+    ways = tuple(Rejected(name=change.name, reason=reason) for change, reason in zip(every, told, strict=True))
+    return replace(made, plan=replace(made.plan, rejected=ways, roomy=roomy.plan), changes=every)
+
+
+def with_memory_enough(scenario: Scenario) -> Planned:
+    """Returns the plan that a scenario would have, were there memory for any layout: its time, and what it needs."""
+    roomy = choose(replace(scenario, run=with_room(scenario.run)))
+    there = forecast(scenario.run, roomy.forecast.layouts, scenario.source)
+    return planned(scenario, replace(roomy, forecast=there))
 
 
 def _is_guessed(scenario: Scenario) -> bool:
     """Returns whether nobody said what a model is trained on from the start: adapters are then tuned on examples."""
     return not scenario.tunes and ("length", "default") in {(each.key, each.origin) for each in scenario.assumptions}
-
-
-def _told(change: Change, made: Planned) -> str:
-    """Returns what speaks for and against a change; of one to another run, that it is one."""
-    if change.trains_less and _is_guessed(made.scenario):
-        return "tunes adapters alone, on examples: another run"
-    return change.told(otherwise(made.plan.parallel, change.best.parallel, named=change.name))
 
 
 def _with_surer(made: Planned) -> Planned:
@@ -62,7 +66,7 @@ def _with_surer(made: Planned) -> Planned:
     one = surest(run, source=scenario.source, usual=scenario.usual, frugal=scenario.tunes, unit=unit)
     other = _laid_out(scenario, unit)
     found = [other] if other is not None and not other.best.unsure else []
-    found += [] if one is None else [_freed(scenario, one)]
+    found += [] if one is None or (one.trains_less and not scenario.tunes) else [_freed(scenario, one)]
     return replace(made, changes=tuple(sorted(found, key=lambda change: change.order)[:1]))
 
 
@@ -85,6 +89,7 @@ def _laid_out(scenario: Scenario, unit: float) -> Change | None:
     change = Change(
         name=f"layout auto: {mesh(other.parallel, other.recompute)}",
         slowdown=s_per_token / unit,
+        counted=s_per_token / unit,
         devices=best.devices,
         best=best,
         is_layout=True,
@@ -99,11 +104,13 @@ def _freed(scenario: Scenario, change: Change) -> Change:
     training from the start see what that would have seen, where somebody said what that is.
     """
     alone = alone_fields(scenario.assumptions, scenario.run.workload) if "on" in change.fields else {}
+    work = scenario.run.workload
     fields = {**({"layout": "auto"} if scenario.layout else {}), **alone, **change.fields}
     if change.trains_less and not (scenario.tunes or _is_guessed(scenario)):
-        work = scenario.run.workload
         same = {"sequence_tokens": str(work.sequence_tokens), "batch_tokens": str(work.step_tokens)}
         fields |= {"packing": "on", **same}
+    if "on" in change.fields and scenario.tunes and work.batch_sequences % change.devices:
+        fields["batch_tokens"] = str(work.batch_tokens)  # more devices would have a larger one by default
     usual, best = scenario.usual, change.best
     freed = []
     if usual.get("offload", best.parallel.offload) != best.parallel.offload:

@@ -120,6 +120,7 @@ def _columns(fastest: Forecast, cost: RunCost) -> dict[str, np.ndarray | None]:
         "kwh": cost.kwh,
         "interruptions": cost.parts.interruptions,
         "checkpoint_interval_s": cost.parts.checkpoint_interval_s,
+        "checkpoints": cost.parts.checkpoints,
         "unsure": fastest.memory.uncertain(device),
         "billed_s": cost.billed_s,
     }

@@ -269,7 +269,7 @@ def _micro_batches(table: Table, run: RunSpec) -> None:
         table.shape("micro_batch", workload.batch_sequences / table["data"])
     else:
         per_rank = workload.batch_sequences / table["data"] if len(table) else np.ones(1)
-        table.cross("micro_batch", (2**power for power in range(int(np.log2(per_rank.max())) + 1)))
+        table.cross("micro_batch", _sizes(per_rank, images=run.model.sees_images))
         table.keep(workload.batch_sequences % (table["data"] * table["micro_batch"]) == 0)
     for size in workload.sizes.different[:-1]:
         each = table["micro_batch"] if run.model.is_divisible else 1  # batch norms see any batch in one pass
@@ -303,6 +303,17 @@ def _micro_batches(table: Table, run: RunSpec) -> None:
     cut = np.bincount(stage_counts(run.model), minlength=int(chunks.max(initial=0)) + 1)[chunks] > 0
     whole = table["micro_batches"] % table["pp"] == 0  # Narayanan et al., 2021, section 2.2
     table.keep((table["virtual_stages"] == 1) | ((table["pp"] > 1) & cut & whole))
+
+
+def _sizes(per_rank: Numbers, *, images: bool) -> list[int]:
+    """Returns the micro batches that are tried: powers of two; of images also all that a rank has, and halves of that.
+
+    85 images are one pass as well as 64 are; sequences are few to a rank, and come in powers of two.
+    """
+    sizes = {2**power for power in range(int(np.log2(per_rank.max())) + 1)}
+    for each in set(per_rank.astype(int).tolist()) if images else ():
+        sizes |= {each >> power for power in range(each.bit_length()) if not each % (1 << power)}
+    return sorted(sizes - {0})
 
 
 def _schedules(table: Table, stack: Stack) -> None:

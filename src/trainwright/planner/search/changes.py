@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from math import nan
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
@@ -21,7 +20,7 @@ from trainwright.planner.forecast.forecast import moved_slowdown
 from trainwright.planner.forecast.host_link import UNUSUAL
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.rates.catalogue import CATALOGUE
-from trainwright.planner.search.fitting import Fitting, with_room
+from trainwright.planner.search.fitting import Fitting
 from trainwright.planner.search.layouts import Ranked, ranked
 from trainwright.planner.search.variants import Variant, singles, together
 from trainwright.spec.device import ClusterSpec
@@ -48,6 +47,8 @@ class Change:
 
     name: str
     slowdown: float
+    counted: float
+    """The slowdown that it is ranked by."""
     devices: int
     best: Ranked
     trains_less: bool = False
@@ -59,6 +60,8 @@ class Change:
     """Adapters are fewer or smaller, or examples are cut off earlier: what is learnt is less."""
     is_layout: bool = False
     """The run stays as it is; what was fixed of its layout does not."""
+    is_another_run: bool = False
+    """Adapters in place of a training from the start of which nobody said on what: no slowdown compares the two."""
 
     @property
     def order(self) -> tuple[float, ...]:
@@ -69,13 +72,15 @@ class Change:
         of another layout over it, and that of what cuts adapters or examples down times ``CUT``.
         """
         slow = WASTEFUL if "on" in self.fields else SLOW
-        kind = 1.0 if self.best.unsure else 2.0 * (self.slowdown > slow)
-        counted = self.slowdown * UNUSUAL ** (self.unusual - self.is_layout) * (CUT if self.cuts else 1.0)
+        kind = 1.0 if self.best.unsure else 2.0 * (self.counted > slow)
+        counted = self.counted * UNUSUAL ** (self.unusual - self.is_layout) * (CUT if self.cuts else 1.0)
         return float(self.trains_less), kind, counted
 
     def told(self, divided: str) -> str:
         """Returns what speaks for and against it, and how the run is ``divided`` then, if otherwise."""
-        time = "fits" if self.is_layout else f"{format_factor(self.slowdown)} x the device-time"
+        if self.is_another_run:
+            return "tunes adapters alone, on examples: another run"
+        time = f"{format_factor(self.slowdown)} x the device-time"
         less = "; trains adapters alone" if self.trains_less else ""
         other = f"; {divided}" if divided else ""
         return f"{time}{less}{'; uncertain' if self.best.unsure else ''}{other}"
@@ -95,11 +100,11 @@ class _Known:
 def changes(
     run: RunSpec,
     *,
+    unit: float,
     source: RateSource = CATALOGUE,
     most_devices: int = 16_384,
     usual: FixedLayout | None = None,
     frugal: bool = False,
-    unit: float | None = None,
 ) -> tuple[Change, ...]:
     """Returns the changes after which the run fits; the best of several together where no single one is enough.
 
@@ -108,25 +113,20 @@ def changes(
 
     Args:
         run: does not fit.
+        unit: device-seconds of the unchanged run for a token that slowdowns are told by.
         source: says how fast a device is.
         most_devices: of a larger cluster.
         usual: parts of a layout that the software fixes by itself, whatever is changed.
         frugal: layouts are chosen as where a model is tuned; where adapters are trained they always are.
-        unit: device-seconds of the unchanged run for a token that slowdowns are told by; None: those of the layout that
-            is chosen were there memory for any.
     """
-    search, usual = Fitting(source), usual or FixedLayout()
-    if unit is None:
-        roomy = search.best(with_room(run), usual, frugal=frugal)
-        unit = nan if roomy is None else roomy.step_s[0] * run.cluster.devices / run.workload.step_tokens
-    known = _Known(search=search, usual=usual, unit=unit, frugal=frugal)
+    known = _Known(search=Fitting(source), usual=usual or FixedLayout(), unit=unit, frugal=frugal)
     every = list(singles(run))
     fitting = _those_that_fit(every, run, known)
     fitting += _on_more(run, most_devices, known)
     near = (each for each in fitting if not each.trains_less and each.devices == run.cluster.devices)
-    if all(each.slowdown > SLOW for each in near):
-        several = sorted(_those_that_fit(together(run, every), run, known), key=lambda each: each.slowdown)
-        fitting += [each for each in several if each.slowdown <= BETTER * several[0].slowdown][:MOST_TOGETHER]
+    if all(each.counted > SLOW for each in near):
+        several = sorted(_those_that_fit(together(run, every), run, known), key=lambda each: each.counted)
+        fitting += [each for each in several if each.counted <= BETTER * several[0].counted][:MOST_TOGETHER]
     return tuple(sorted(fitting, key=lambda change: change.order))
 
 
@@ -218,11 +218,13 @@ def _tried(variant: Variant, run: RunSpec, known: _Known) -> Change | None:
     if best is None:
         return None
     slowdown = float(best.step_s[0]) * cluster.devices / workload.step_tokens / known.unit
-    slowdown = moved_slowdown(best) if variant.moves and slowdown < 1 else slowdown  # none measured that it is faster
+    # Nobody measured that what moves bytes is faster: it is ranked by the same layout without.
+    counted = moved_slowdown(best) if variant.moves and slowdown < 1 else slowdown
     (found,) = ranked(best, cluster.device)
     return Change(
         name=variant.name,
         slowdown=slowdown,
+        counted=counted,
         devices=cluster.devices,
         best=found,
         trains_less=variant.trains_less,

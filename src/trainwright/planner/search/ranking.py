@@ -19,7 +19,7 @@ from trainwright.spec.device import Price, PriceKind
 from trainwright.spec.workload import ParallelPlan, Precision, Recompute
 
 PATIENCE_S = 182 * 86400.0
-"""The longest run that is looked at where no goal is given: a Capacity Block of AWS is had for 182 days at most
+"""The longest run that is looked at where no deadline is given: a Capacity Block of AWS is had for 182 days at most
 (docs.aws.amazon.com, read 2026-02-08), and no published training took longer."""
 PAID_LONGER = 1.05
 """Billed over run, beyond which answers say for how long the devices are paid."""
@@ -69,6 +69,8 @@ class Option:
     kwh: float | None
     interruptions: float
     checkpoint_interval_s: float
+    checkpoints: float
+    """How many there are, at its end included."""
     unsure: bool = False
     front: bool = False
     storage_usd: float | None = None
@@ -237,7 +239,7 @@ def _surest(options: Sequence[Option]) -> Sequence[Option]:
 def ranked(options: Iterable[Option], refused: Iterable[Refusal], goals: Goals) -> Recommendation:
     """Returns what meets the goals, best first, with the front of time against dollars marked.
 
-    Without a goal what takes longer than ``PATIENCE_S`` is left out, unless everything does.
+    Without a deadline what takes longer than ``PATIENCE_S`` is left out, unless everything does.
     """
     found = list(options)
     usd = [np.nan if option.usd is None or option.doubt else option.usd for option in found]
@@ -247,7 +249,7 @@ def ranked(options: Iterable[Option], refused: Iterable[Refusal], goals: Goals) 
     marked = [replace(each, front=True) if on else each for each, on in zip(found, front, strict=True)]
     met = goals.best_first(option for option in marked if goals.met_by(option))
     missed = _missed(marked, goals)
-    if goals.are_open and met:
+    if goals.deadline_s is None and met:
         soon = [option for option in met if _soon(option)]
         if soon and len(soon) < len(met):
             reason = f"longer than {format_seconds(PATIENCE_S)}; `deadline_s` says how long a run may take"
@@ -300,15 +302,20 @@ def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
 
 def _own(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
     """Returns the best of each kind of device that is there: of what meets the goals, else the fastest."""
-    best: dict[str, Option] = {}
+    met: list[Option] = []
+    missed: list[Option] = []
+    there = [option for option in options if option.provider == OWN]
+    for device in dict.fromkeys(option.device for option in there):
+        every = [option for option in there if option.device == device]
+        if meets := goals.best_first(option for option in every if not goals.missed_by(option)):
+            met.append(meets[0])
+        else:
+            missed.append(min(every, key=_surely_soonest))
+    return (*goals.best_first(met), *sorted(missed, key=_surely_soonest))
 
-    def order(option: Option) -> tuple[float, ...]:
-        missed = bool(goals.missed_by(option))
-        return (float(missed), *((option.unsure, *_seconds(option)) if missed else goals.order(option)))
 
-    for option in sorted((each for each in options if each.provider == OWN), key=order):
-        best.setdefault(option.device, option)
-    return tuple(best.values())
+def _surely_soonest(option: Option) -> tuple[float, ...]:
+    return (option.unsure, *_seconds(option))
 
 
 def closest(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:

@@ -240,9 +240,8 @@ def _parts(
 def _with_batch(run: RunSpec, batch_tokens: int) -> RunSpec:
     """Returns the run with a larger batch and as many tokens as that needs for the same loss."""
     workload, tokens = run.workload, run.workload.total_tokens
-    critical = critical_batch(run.model, tokens)
-    dearer = critical.price(batch_tokens) / critical.price(workload.batch_tokens)
-    steps = math.ceil(tokens * max(1.0, float(dearer)) / batch_tokens)
+    dearer = critical_batch(run.model, tokens).dearer(batch_tokens, than=workload.batch_tokens)
+    steps = math.ceil(tokens * max(1.0, dearer) / batch_tokens)
     return replace(run, workload=replace(workload, batch_tokens=batch_tokens, steps=steps))
 
 

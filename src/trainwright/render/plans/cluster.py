@@ -8,7 +8,6 @@ from trainwright.core.money import format_usd
 from trainwright.core.units import format_bytes, format_count, format_factor, format_seconds
 from trainwright.hardware.catalogue.energy import YEARS
 from trainwright.planner.cost.assumptions import rented
-from trainwright.planner.cost.batches import critical_batch
 from trainwright.planner.explain.run import beside_steps
 from trainwright.planner.forecast.memory.moments import MOMENTS
 from trainwright.planner.forecast.memory.stages import place_name
@@ -21,14 +20,12 @@ from trainwright.render.plans.first_screen import memory_bar, show_first
 from trainwright.spec.workload import ParallelPlan
 
 if TYPE_CHECKING:
+    from trainwright.planner.cost.batches import CriticalBatch
     from trainwright.planner.cost.keeping import Keeping
     from trainwright.planner.plan.cluster import AtRate, Planned
     from trainwright.planner.plan.question import Question
     from trainwright.spec.device import Price
     from trainwright.spec.plan import Needs, Plan
-
-FAR = 1.5
-"""Times the data of tiny batches for the same loss from which on a plan says so; at the critical batch it is 1.2."""
 
 
 def verdict(plan: Plan) -> str:
@@ -76,8 +73,8 @@ def show(
     estimate, work = plan.estimate, plan.workload
     _show_verdict(plan, page)
     page.line(_what(plan, question))
-    if far := "" if planned.scenario.tunes else _beyond_critical(plan):
-        page.line(far)
+    if planned.critical is not None and planned.critical.is_far_below(work.step_tokens):
+        page.line(_beyond(planned.critical, plan))
     page.line(f"layout (chosen{_asked(question)}): {mesh(plan.parallel, work.recompute)}")
     if by_default := habits(estimate.assumptions, planned.scenario.run.stack):
         page.line(by_default)
@@ -89,7 +86,7 @@ def show(
         if planned.keeping is not None:
             page.line(_beside(planned.keeping))
     else:
-        page.line(_with_room(plan, planned.roomy or plan))
+        page.line(_with_room(plan, plan.roomy or plan))
     if planned.outlives_machines:
         page.line(f"not practical: it outlives its machines, which are written off in {YEARS:g} years")
     if planned.scenario.price is not None:
@@ -144,17 +141,14 @@ def _what(plan: Plan, question: Question) -> str:
     )
 
 
-def _beyond_critical(plan: Plan) -> str:
-    """Returns the line about a batch that trains far less for each token than smaller ones; empty where it does not."""
-    model, work = plan.model, plan.workload
-    critical = critical_batch(model, work.total_tokens)
-    price = float(critical.price(work.step_tokens))
-    if price < FAR:
-        return ""
-    batch, most = (format_count(each / model.batch_unit_tokens) for each in (work.step_tokens, critical.tokens))
+def _beyond(critical: CriticalBatch, plan: Plan) -> str:
+    """Returns the line about a batch that trains far less for each token than smaller ones."""
+    model, step_tokens = plan.model, plan.workload.step_tokens
+    batch, most = (format_count(each / model.batch_unit_tokens) for each in (step_tokens, critical.tokens))
+    price = format_factor(float(critical.price(step_tokens)))
     return (
-        f"a batch of {batch} {model.batch_unit} is far beyond the critical one of {most}: the loss that small batches "
-        f"reach takes {format_factor(price)} times as many ({critical.source})"
+        f"a batch of {batch} {model.batch_unit} is far beyond the critical one of {most}: what small batches "
+        f"reach takes {price} times as many ({critical.source})"
     )
 
 

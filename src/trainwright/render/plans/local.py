@@ -24,7 +24,7 @@ def show(plan: Plan, page: Page, *, following: str = "") -> None:
     parameters, seen = format_count(sum(plan.parameters.values())), format_count(work.total_tokens // size)
     page.line(
         f"{parameters} parameters, {seen} {unit} in "
-        f"{work.steps:,} steps on {plan.cluster.device.name}; {work.precision}, micro batch "
+        f"{work.steps:,} step{'s' * (work.steps != 1)} on {plan.cluster.device.name}; {work.precision}, micro batch "
         f"{plan.parallel.micro_batch_sequences}, {'compiled' if plan.parallel.compile else 'not compiled'}"
     )
     mfu, low, high = share(estimate.mfu), format_seconds(estimate.seconds.low), format_seconds(estimate.seconds.high)
@@ -64,7 +64,7 @@ def _show_tables(plan: Plan, page: Page) -> None:
 def _show_others(plan: Plan, page: Page) -> None:
     """Shows what was not chosen and why, or what a plan that does not fit could be changed to, with its time."""
     page.line()
-    title = ("not chosen", "because") if plan.estimate.fits else ("would make it fit", "and the run takes")
+    title = ("not chosen", "because") if plan.estimate.fits else ("would make it fit", "at")
     page.table(title, [(other.name, other.reason) for other in plan.rejected])
 
 
@@ -74,7 +74,9 @@ def verdict(plan: Plan) -> str:
     memory = f"{format_bytes(estimate.memory.total_bytes)} of {format_bytes(estimate.memory_available_bytes)}"
     if estimate.fits:
         return f"fits: {memory}; {format_seconds(estimate.seconds.mid)}"
-    return f"does not fit: needs {memory}; {plan.rejected[0].name}: {plan.rejected[0].reason}"
+    return (
+        f"does not fit: needs {memory}; smallest change that fits: {plan.rejected[0].name}: {plan.rejected[0].reason}"
+    )
 
 
 def parts(whole: Mapping[str, float], text: Callable[[float], str]) -> list[tuple[str, str]]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trainwright.core.units import format_seconds
-from trainwright.planner.cost.goodput import LEAST_INTERVAL_S
 from trainwright.planner.search.chances import chance_in_time, surely_in_time
 from trainwright.render.numbers import expected
+from trainwright.render.plans.rented import checkpointed
 
 if TYPE_CHECKING:
     from trainwright.planner.search.ranking import Option, Recommendation
@@ -56,8 +56,7 @@ def _odds(options: Sequence[Option], deadline_s: float, named: Named) -> str:
 def _stops(options: Iterable[Option]) -> Iterable[str]:
     for each in options:
         if each.price_kind == "spot":
-            name, every = f"{each.cluster} ({each.source})", f"every {format_seconds(each.checkpoint_interval_s)}"
-            when = every if each.checkpoint_interval_s >= LEAST_INTERVAL_S else "at its end"
+            name, when = f"{each.cluster} ({each.source})", checkpointed(each)
             yield f"{name}: interruptions to expect {expected(each.interruptions)}, a checkpoint {when}"
 
 

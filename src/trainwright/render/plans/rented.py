@@ -76,11 +76,10 @@ def show_spot(page: Page, rows: Sequence[Option]) -> None:
     if not rows:
         return
     page.line()
-    columns = ("on spot nodes", "from", "interruptions to expect", "a checkpoint every")
-    page.table(
-        columns,
-        [
-            (row.cluster, row.provider, expected(row.interruptions), format_seconds(row.checkpoint_interval_s))
-            for row in rows
-        ],
-    )
+    columns = ("on spot nodes", "from", "interruptions to expect", "a checkpoint")
+    page.table(columns, [(row.cluster, row.provider, expected(row.interruptions), checkpointed(row)) for row in rows])
+
+
+def checkpointed(option: Option) -> str:
+    """Returns when a checkpoint is written: ``every 47 min 32 s``, or ``at its end`` alone."""
+    return "at its end" if option.checkpoints <= 1 else f"every {format_seconds(option.checkpoint_interval_s)}"

@@ -181,8 +181,10 @@ def _show_run(run: Planned, page: Page) -> None:
     plan = run.plan
     model = run.scenario.run.transformer
     page.line(f"on {plan.cluster.devices:,} {plan.cluster.device.name}: {verdict(plan)}")
-    low, high = plan.estimate.seconds.low, plan.estimate.seconds.high
+    told = (plan.roomy or plan).estimate
+    enough = "" if plan.estimate.fits else "with memory enough "
+    low, high = told.seconds.low, told.seconds.high
     page.line(
-        f"between {format_seconds(low)} and {format_seconds(high)}, as {model.layers} layers of width {model.width:,}; "
-        f"MFU {share(plan.estimate.mfu)}"
+        f"{enough}between {format_seconds(low)} and {format_seconds(high)}, as {model.layers} layers of width "
+        f"{model.width:,}; MFU {share(told.mfu)}"
     )

@@ -79,7 +79,7 @@ def show_changes(page: Page, name: str, rows: Sequence[Change]) -> None:
     table = [
         (
             f"{each.name}{' (adapters alone are trained)' * each.trains_less}{' (uncertain)' * each.best.unsure}",
-            f"{format_factor(each.slowdown)}x",
+            "another run" if each.is_another_run else f"{format_factor(each.slowdown)}x",
             mesh(each.best.parallel, each.best.recompute),
         )
         for each in rows[:CHANGE_ROWS]

@@ -31,7 +31,6 @@ class LayoutSection(Section):
     offload: Literal["none", "optimizer"] = Field(
         "none", description="optimizer: its state lives in host memory, and the host updates; not on a CPU"
     )
-
     shares: tuple[Positive, ...] = Field(
         (), description="parts of the batch by proportion, one for each data-parallel place or group of neighbours"
     )

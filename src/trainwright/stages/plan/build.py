@@ -23,7 +23,7 @@ from trainwright.planner.evidence.references import references_of
 from trainwright.planner.forecast.forecast import forecast, step_s
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.estimated_facts import asked_vocabulary, dataset_assumptions, deviation
-from trainwright.planner.plan.layout import SMALLEST_CHANGE, best, mesh
+from trainwright.planner.plan.layout import best, mesh
 from trainwright.planner.plan.machine import (
     COMPILE_WORTH_S,
     SAME_SPEED,
@@ -300,10 +300,13 @@ def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
 
 
 def _changes_that_fit(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan) -> tuple[Rejected, ...]:
-    """Returns changes that make it fit in this layout, and are executed, with their time, the mildest first."""
+    """Returns changes that make it fit in this layout, and are executed, with their time, the mildest first.
+
+    Where none does, that is said in the only one, which no key asks for.
+    """
     run = scenario.run
     if isinstance(run.model, ConvNetSpec):
-        return (Rejected(name=SMALLEST_CHANGE, reason="none: lower train.batch_tokens or model.image_size"),)
+        return (Rejected(name="a lower train.batch_tokens or model.image_size", reason="not tried"),)
     found: list[Rejected] = []
     for keys, shape, work in _changes(recipe, run):
         if len(found) == CHANGES:
@@ -314,13 +317,9 @@ def _changes_that_fit(recipe: Recipe, scenario: Scenario, parallel: ParallelPlan
             continue
         made = planned(changed, best(changed, _layouts(work, [1], parallel))).plan.estimate
         if made.fits:
-            reason = f"{' '.join(keys)}: {format_seconds(made.seconds.mid)}"
-            title = "another that fits" if found else SMALLEST_CHANGE
-            found.append(Rejected(name=title, reason=reason, overrides=keys))
-    if found:
-        return tuple(found)
-    smaller = "use" if recipe.model.init_from else "lower model.width, or use"
-    return (Rejected(name=SMALLEST_CHANGE, reason=f"none: {smaller} a larger device"),)
+            found.append(Rejected(name=" ".join(keys), reason=format_seconds(made.seconds.mid), overrides=keys))
+    width = "" if recipe.model.init_from else ", or a lower model.width"
+    return tuple(found) or (Rejected(name=f"a larger device{width}", reason="no other change is enough"),)
 
 
 def _changes(recipe: Recipe, run: RunSpec) -> Iterator[tuple[tuple[str, ...], ModelSpec, Workload]]:

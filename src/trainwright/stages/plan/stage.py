@@ -45,7 +45,7 @@ def run(context: Context) -> StageResult:
             where=plan.cluster.device.name,
             seen=format_bytes(estimate.memory.total_bytes),
             expected=f"at most {format_bytes(estimate.memory_available_bytes)}",
-            fix=f"try: {' '.join(plan.rejected[0].overrides) or plan.rejected[0].reason}",
+            fix=f"try: {' '.join(plan.rejected[0].overrides) or plan.rejected[0].name}",
         )
     if estimate.seconds.low > MOST_YEARS * YEAR_S:
         raise DoesNotFit(

@@ -280,11 +280,11 @@ def test_what_does_not_fit_says_how_long_it_would_take_with_memory_enough_and_in
     assert said.endswith(", dp_shard 8, ZeRO-2")
     assert any(line.startswith("layout (chosen): cp 8; ") for line in lines), "what needs least"
     cli.main([*asked, "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert told["with_memory_enough"]["seconds"]["mid"] < told["plan"]["estimate"]["seconds"]["mid"]
-    assert told["with_memory_enough"]["parallel"]["dp_shard"] == 8
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert plan["roomy"]["estimate"]["seconds"]["mid"] < plan["estimate"]["seconds"]["mid"]
+    assert plan["roomy"]["parallel"]["dp_shard"] == 8 and not plan["roomy"]["estimate"]["fits"]
     cli.main(["plan", "--model", "llama3-8b", "--method", "lora", "--on", "h100-sxm", "--json"])
-    assert json.loads(capsys.readouterr().out)["with_memory_enough"] is None
+    assert json.loads(capsys.readouterr().out)["plan"]["roomy"] is None
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_what_does_not_fit_says_how_long_it_would_take_with_memory_enough_and_in
     [
         (
             ["llama3-8b", "--tokens", "100B", "--batch", "256M"],
-            "a batch of 256M tokens is far beyond the critical one of",
+            "a batch of 268.4M tokens is far beyond the critical",
         ),
         (["llama3-8b", "--tokens", "100B", "--batch", "256M", "--method", "full"], ""),
         (["llama3-8b", "--tokens", "100B"], ""),

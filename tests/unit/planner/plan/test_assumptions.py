@@ -213,7 +213,7 @@ def test_a_plan_of_adapters_says_what_ranks_share_and_why():
         next(each for each in made.plan.estimate.assumptions if each.key == "sharing") for made in (few, all_linear)
     )
     assert (whole.value, shared.value) == ("nothing", "ZeRO-3, 4 ranks")
-    assert "; dp_replicate 4; micro batch 1, recompute full: 27.9% faster, but 20.63 GiB may not fit" in shared.source
+    assert "; dp_replicate 4; micro batch 1, recompute full: 27.9% faster, but 20.7 GiB may not fit" in shared.source
     assert "fix `zero_stage` in `layout`" in shared.source
     fixed = replace(asked, targets=("attention",), layout=parse_layout("zero_stage=3,dp_shard=4"))
     assert "what ranks share" not in noted(fixed)

@@ -38,3 +38,12 @@ def test_a_budget_needs_a_price():
 def test_a_budget_for_devices_that_cost_nothing_has_no_end():
     with pytest.raises(RecipeError, match="price: a budget has no end where an hour costs nothing"):
         afforded(5000.0, lambda model, tokens: Question(model=model, on="8xh100-sxm", tokens=tokens, price=0.0))
+
+
+def test_a_budget_for_devices_that_are_too_small_is_spent_at_the_pace_that_they_would_have_with_memory_enough():
+    def bought(on):
+        return afforded(1e6, lambda model, tokens: Question(model=model, on=on, tokens=tokens, price=0.4)).best.plan
+
+    small = bought("8xrtx-4090")
+    assert not small.estimate.fits
+    assert small.estimate.usd.mid > 2e6, "with the layout that needs least memory it would be dearer"

@@ -88,7 +88,7 @@ def test_convolutional_networks_have_data_parallelism_alone():
     choice = chosen("zero_stage=0", model="resnet-50")
     assert choice.parallel.dp_replicate == 32
     assert choice.forecast.step_s[0] >= chosen("auto", model="resnet-50").forecast.step_s[0]
-    with pytest.raises(RecipeError, match="a multiple of 32 devices"):
+    with pytest.raises(RecipeError, match=r"seen micro_batch=7, expected all 32 .* micro_batch one of 1, 2, 4"):
         chosen("micro_batch=7", model="resnet-50")
     three = Question(model=catalogue_model("resnet-50"), on="3xh100-sxm", batch_tokens=100)
     with pytest.raises(RecipeError, match=r"batch_tokens: .*seen 100 for 3 devices.*change `batch_tokens` to 99"):

@@ -96,3 +96,11 @@ def test_one_device_is_trained_on_as_its_software_does_it_alone():
         assert way.seconds == pytest.approx(plan.estimate.seconds.mid, rel=0.02)
     (said,) = [each for each in scenario.assumptions if each.key == "usual_alone"]
     assert "updates in the backward pass on" in str(said.value)
+
+
+def test_batches_end_where_the_run_of_a_way_would_be_longer_than_any():
+    asked = Question(model=model("llama3-8b"), on=ANY_CLUSTER, tokens=9 * 10**14)
+    scenario, found = ranked_ways(asked, (), devices=["h100-sxm"], most_devices=512)
+    assert max(each.tokens for each in found.options) <= 10**15
+    (batch,) = [each for each in scenario.assumptions if each.key == "batch"]
+    assert "as far as the run is long enough" in batch.source

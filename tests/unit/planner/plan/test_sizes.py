@@ -206,3 +206,12 @@ def test_examples_are_cut_to_the_sequence():
 def test_round_millions_that_are_whole_sequences_by_chance_divide_over_many_devices_too(batch, devices, sequences):
     asked = work(on=f"{devices // 2}x2xh100-sxm", tokens=10**11, batch_tokens=batch, sequence_tokens=8192)
     assert asked.batch_sequences == sequences
+
+
+@pytest.mark.parametrize(
+    ("fields", "ranks"),
+    [({"layout": {"dp_shard": 8}}, 8), ({"stack": "fsdp1-eager"}, 8), ({"layout": {"cp": 8}}, 1), ({}, 1)],
+)
+def test_a_default_batch_divides_over_the_data_parallel_ranks_that_are_asked_for(fields, ranks):
+    asked = work(on="8xh100-sxm", sequence_tokens=131_072, tokens=10**9, **fields)
+    assert asked.batch_sequences % ranks == 0 and asked.batch_sequences < 2 * max(ranks, 2)

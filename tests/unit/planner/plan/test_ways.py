@@ -35,7 +35,7 @@ def test_the_plan_of_a_change_takes_the_time_that_the_change_promised(name, on):
     asked = Question(model=catalogue_model(name), on=on, **read_fields({"method": "full"}))
     made = with_ways(planned(scenario_of(asked)))
     assert not made.plan.estimate.fits
-    told = 1 / made.roomy.estimate.tokens_per_s
+    told = 1 / made.plan.roomy.estimate.tokens_per_s
     there = [each for each in made.changes if "on" not in each.fields]
     assert {"LoRA", "QLoRA"} <= {each.name for each in there}
     for each in there:
@@ -51,10 +51,10 @@ def test_with_memory_enough_a_run_is_as_fast_as_its_fastest_layout():
     made = with_ways(planned(scenario_of(asked)))
     every = candidates(made.scenario.run, [8], wasteful=True).layouts
     fastest = float(step_s(made.scenario.run, every, made.scenario.source).min())
-    steps_s = made.plan.workload.step_tokens / made.roomy.estimate.tokens_per_s
+    steps_s = made.plan.workload.step_tokens / made.plan.roomy.estimate.tokens_per_s
     assert fastest * (1 - 1e-9) <= steps_s <= 1.05 * fastest, "the plainest that is about as fast"
     assert steps_s < 0.5 * float(made.choice.forecast.step_s[0]), "what needs least memory is slow"
-    assert made.roomy.parallel != made.plan.parallel
+    assert made.plan.roomy.parallel != made.plan.parallel
     assert all(each.slowdown > 0.8 for each in made.changes if "on" not in each.fields)
 
 
@@ -67,7 +67,7 @@ def test_adapters_in_place_of_a_training_from_the_start_see_the_same_where_it_is
         then = planned(scenario_of(replace(asked, **read_fields(dict(each.fields))))).plan
         assert then.workload.sequence_tokens == made.plan.workload.sequence_tokens
         assert then.workload.example_tokens is None
-        ratio = made.roomy.estimate.tokens_per_s / then.estimate.tokens_per_s
+        ratio = made.plan.roomy.estimate.tokens_per_s / then.estimate.tokens_per_s
         assert ratio == pytest.approx(each.slowdown, rel=0.1), "but for the loss, which tuning makes in chunks"
 
 
@@ -76,3 +76,27 @@ def test_adapters_where_nobody_says_on_what_to_train_are_told_as_another_run():
     told = {each.name: each.reason for each in made.plan.rejected}
     assert told["QLoRA"] == "tunes adapters alone, on examples: another run"
     assert made.changes[0].fields == {"method": "qlora"}, "nobody trains such a model anew there"
+
+
+@pytest.mark.parametrize(("name", "on"), [("llama3-8b", "8xrtx-4090"), ("qwen2.5-7b", "8xrtx-3090")])
+def test_what_surely_fits_takes_the_time_that_is_told(name, on):
+    asked = Question(model=catalogue_model(name), on=on)
+    made = with_ways(planned(scenario_of(asked)))
+    assert made.plan.estimate.fit == "uncertain"
+    (change,) = made.changes
+    assert not change.trains_less, "adapters are another run"
+    then = planned(scenario_of(replace(asked, **read_fields(dict(change.fields)))))
+    assert then.plan.estimate.fit == "fits"
+    ratio = made.plan.estimate.tokens_per_s / then.plan.estimate.tokens_per_s
+    assert ratio == pytest.approx(change.slowdown, rel=0.02)
+
+
+def test_more_devices_are_told_with_the_batch_that_they_are_asked_for_with():
+    asked = Question(model=catalogue_model("llama3-70b"), on="8xh100-sxm", method="full")
+    made = with_ways(planned(scenario_of(asked)))
+    (change,) = [each for each in made.changes if each.name == "32 devices"]
+    fields = dict(change.fields)
+    assert fields["batch_tokens"] == str(made.plan.workload.batch_tokens), "16 examples; by default 32 devices have 32"
+    then = planned(scenario_of(replace(asked, on=fields.pop("on"), **read_fields(fields)))).plan
+    ratio = made.plan.roomy.estimate.tokens_per_s / then.estimate.tokens_per_s * 4
+    assert ratio == pytest.approx(change.slowdown, rel=0.02)

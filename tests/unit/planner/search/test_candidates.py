@@ -368,3 +368,15 @@ def test_nothing_that_can_run_needs_less_memory_than_the_least_candidate(sequenc
     if sequences == 1:
         assert set(found.zero_stage[found.cp == 8]) == {0, 1, 2, 3}
         assert found.zero_stage[np.argmin(np.where(found.cp == 8, needed, np.inf))] == 3
+
+
+@pytest.mark.parametrize(("images", "each"), [(255, 85), (264, 88), (300, 100)])
+def test_images_of_a_rank_are_one_pass_however_many(images, each):
+    run = RunSpec(
+        model=catalogue_model("resnet-50"),
+        workload=work(images, 1),
+        cluster=catalogue_cluster("3xh100-sxm"),
+        stack=STACK,
+    )
+    found = candidates(run, [3]).layouts
+    assert each in found.micro_batch and set((images // 3) % found.micro_batch) == {0}

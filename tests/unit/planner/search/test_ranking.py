@@ -111,3 +111,15 @@ def test_beside_what_costs_nothing_what_is_twice_as_fast_is_named():
         "fastest": 500.0,
     }
     assert list(dict(ranked([own, even], (), Goals()).headlines)) == ["cheapest", "fastest"]
+
+
+def test_the_best_use_of_what_is_there_is_what_the_budget_names_first():
+    fast, near = (option(seconds=seconds, usd=usd, provider="own") for seconds, usd in ((100.0, 84.0), (103.0, 27.0)))
+    answer = ranked([fast, near], (), Goals(budget_usd=100.0))
+    assert answer.own[0].usd == answer.options[0].usd == 27.0
+
+
+def test_a_budget_alone_buys_no_run_that_outlives_machines_where_a_shorter_one_is_within_it():
+    years, days = option(seconds=400 * 86400.0, usd=10.0), option(seconds=86400.0, usd=90.0)
+    assert [each.usd for each in ranked([years, days], (), Goals(budget_usd=100.0)).options] == [90.0]
+    assert [each.usd for each in ranked([years, days], (), Goals(budget_usd=20.0)).options] == [10.0]

@@ -50,4 +50,4 @@ def test_a_doubtful_price_is_one_line_with_what_speaks_against_it():
 def test_spot_nodes_say_how_often_they_stop():
     page = WrittenPage()
     show_spot(page, [BARE])
-    assert page.tables["on spot nodes"] == [("8xh100-sxm", "Nebius", "3", "10 min 00 s")]
+    assert page.tables["on spot nodes"] == [("8xh100-sxm", "Nebius", "3", "every 10 min 00 s")]

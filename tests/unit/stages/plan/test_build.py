@@ -147,17 +147,17 @@ def as_dict(record):
 
 
 @pytest.mark.parametrize(
-    ("memory_bytes", "change"), [(370 << 20, "train.exec.micro_batch=1"), (100 << 20, "none: lower model.width")]
+    ("memory_bytes", "change"),
+    [(370 << 20, "train.exec.micro_batch=1"), (100 << 20, "a larger device, or a lower model.width")],
 )
 def test_what_does_not_fit_says_the_smallest_change(planned, memory_bytes, change):
     plan = planned("train.exec.micro_batch=8", "model.width=256", machine=fake_machine(memory_bytes=memory_bytes))
     assert not plan.estimate.fits
-    assert plan.rejected[0].name == "smallest change that fits"
-    assert plan.rejected[0].reason.startswith(change)
+    assert plan.rejected[0].name == change
 
 
 @pytest.mark.parametrize(
-    ("memory_bytes", "change"), [(480 << 20, "train.method.frozen=nf4"), (200 << 20, "none: use a larger device")]
+    ("memory_bytes", "change"), [(480 << 20, "train.method.frozen=nf4"), (200 << 20, "a larger device")]
 )
 def test_a_trained_model_keeps_its_layers_and_may_be_kept_in_fewer_bits(planned, memory_bytes, change):
     asked = (
@@ -169,7 +169,7 @@ def test_a_trained_model_keeps_its_layers_and_may_be_kept_in_fewer_bits(planned,
     )
     plan = planned(*asked, machine=fake_machine(memory_bytes=memory_bytes))
     assert not plan.estimate.fits
-    assert plan.rejected[0].reason.startswith(change)
+    assert plan.rejected[0].name == change
 
 
 def test_the_change_it_names_does_fit(planned):

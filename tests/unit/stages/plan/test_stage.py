@@ -42,7 +42,10 @@ def test_the_plan_is_written_and_reads_back(planned, tmp_path):
 
 
 def test_what_does_not_fit_stops_here_with_its_advice(planned, tmp_path):
-    with pytest.raises(DoesNotFit, match=r"does not fit in memory \(seen .*expected at most .*\); try: none"):
+    with pytest.raises(
+        DoesNotFit,
+        match=r"does not fit in memory \(seen .*expected at most .*\); try: a larger device, or a lower model.width",
+    ):
         planned(fake_machine(memory_bytes=100 << 20))
     assert not (tmp_path / "plan.json").exists()
 

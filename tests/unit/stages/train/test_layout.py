@@ -13,6 +13,7 @@ from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model
 from trainwright.hardware.catalogue.stacks import read_stack, stack_names
+from trainwright.model.experts.refusals import refusals as of_experts
 from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.machine import this_machine
@@ -20,7 +21,8 @@ from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.families.family import FAMILY
 from trainwright.spec.sections.updates.optimizer import AdamWAloneSection
-from trainwright.spec.workload import Offload, ParallelPlan
+from trainwright.spec.stack import Axis
+from trainwright.spec.workload import KernelChoice, Offload, ParallelPlan
 from trainwright.stages.train.layout import check_executable, refusals
 from trainwright.stages.train.stage import settings_of
 from trainwright.testing.machine import fake_machine
@@ -280,3 +282,30 @@ def test_encoders_have_whole_sequences_on_one_device(family, axis) -> None:
     (line,) = refusals(ParallelPlan(**{axis: 2}), family=family, blocks=4)
     assert line.startswith(f"{axis}=2: {family} has a network of its own") and line.endswith(f"set {axis}=1")
     assert not refusals(ParallelPlan(dp_shard=2, dp_replicate=2), family=family, blocks=4)
+
+
+@pytest.mark.parametrize("method", ["full", "lora", "qlora"])
+def test_plans_divide_by_the_axes_that_the_trainer_executes(method) -> None:
+    axes = read_stack("trainwright").runs.axes[method]
+    for axis in get_args(Axis):
+        size = {axis: 2, "dp_shard": 2} if axis == "ep" and method == "full" else {axis: 2}
+        told = refusals(ParallelPlan(**size), adapts=method != "full", quantised=method == "qlora")
+        assert bool(told) == (axis not in axes), (axis, told)
+
+
+@pytest.mark.parametrize("name", ["qwen3-30b-a3b", "deepseek-v3", "gpt-oss-20b"])
+def test_plans_divide_models_with_parts_of_their_own_by_the_axes_that_the_trainer_executes(name) -> None:
+    shape, runs = model(name), read_stack("trainwright").runs
+    how = {"precision": "bf16", "optimizer": "adamw", "moments": None, "kernels": KernelChoice()}
+    part = "sinks" if shape.sinks else "latent" if shape.latent else "experts"
+    for axis in ("tp", "cp", "pp", "dp_replicate", "dp_shard"):
+        assert bool(of_experts(shape, ParallelPlan(**{axis: 2}), **how)) == (axis not in runs.of_models[part]), axis
+
+
+def test_plans_divide_encoders_and_networks_of_images_by_the_axes_that_the_trainer_executes() -> None:
+    runs = read_stack("trainwright").runs
+    for name, part in (("bert-base", "encoder"), ("vit-b-16", "vision")):
+        for axis in ("tp", "cp", "pp", "dp_replicate", "dp_shard"):
+            told = refusals(ParallelPlan(**{axis: 2}), family=model(name).family)
+            assert bool(told) == (axis not in runs.of_models[part]), (name, axis)
+    assert runs.of_models["convolutions"] == (), "a batch norm sees its whole batch on one process"

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.frozen import dataclass
+from trainwright.planner.counts.adapters import QUANTISED_FROZEN
 from trainwright.planner.counts.between import is_quantised
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.counts.parameters import matrices
@@ -218,13 +219,16 @@ def gathered_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
     and gradients whole, in fp32 (torch's FSDP2 does not reshard there). Offloaded weights are gathered alike.
 
     This trainer gathers the root in fp32, for the head adds up its gradient in it, and no layer is left at the loss; of
-    its layers' gradients see ``backward_bytes``. Below ZeRO-3 all stays gathered.
+    its layers' gradients see ``backward_bytes``. Below ZeRO-3 all stays gathered, frozen weights too, but for those
+    that are quantised, which are no parameters.
     """
     frozen, stages, own, once = case.adapter is not None, case.stages, case.own, case.gathers_once
     gathers = (case.sharded > 0) | once | case.layouts.offloads_weights
     root, layer = stages.tables * (4.0 if own else case.element_bytes), stages.layer * case.frozen_bytes
     gradient = 0.0 if frozen else 2.0 if reduces_in_half(case) else 4.0
-    every = stages.total * case.frozen_bytes + (root - stages.tables * case.frozen_bytes if own else 0.0)
+    quantised = case.adapter is not None and case.adapter.frozen in QUANTISED_FROZEN
+    blocks = 0.0 if quantised and case.memory.kernels == "own" else stages.total - stages.tables
+    every = blocks * case.frozen_bytes + root
     stays = [case.layouts.pp > 1, once]
     at_loss = np.select(stays, [every + stages.total * gradient, every], root if own else root + layer)
     further = root + layer * (2.0 if own or frozen else 3.0)
@@ -301,7 +305,7 @@ def _root_bytes(case: MemoryCase, alive: Numbers) -> Numbers:
     and head, and the copy that is sent, in fp32. With ZeRO-3, and after the last micro batch, blocks are free by then.
     """
     layouts = case.layouts
-    between = case.gathers_once & (layouts.zero_stage >= 2) & (layouts.micro_batches > 1) & (layouts.pp == 1)
+    between = case.own & case.gathers_once & (layouts.zero_stage >= 2) & (layouts.micro_batches > 1) & (layouts.pp == 1)
     return np.where(between, np.maximum(0.0, 2 * 4.0 * case.stages.tables - alive), 0.0)
 
 

@@ -104,8 +104,13 @@ class MemoryCase:
         """
         layouts = self.layouts
         several = layouts.dp_replicate * layouts.sharing > 1
-        found: NDArray[np.bool_] = several & (self.sharded == 0) & self.own
+        found: NDArray[np.bool_] = several & (self.sharded == 0) & (self.memory.kernels == "own")
         return found
+
+    @property
+    def shares_from(self) -> int:
+        """Returns the stage of ZeRO from which ranks share weights: this trainer's from the first on (FSDP2)."""
+        return 1 if self.memory.kernels == "own" else 3
 
     @property
     def widened(self) -> NDArray[np.bool_]:
@@ -357,12 +362,12 @@ def rank_adapters(case: MemoryCase, adapter: Adapter) -> Numbers:
     """Returns the adapters' parameters [L] that one rank has and updates."""
     layouts = case.layouts
     each = adapter_parameters(case.model, adapter) / (layouts.tp * layouts.pp)
-    return np.asarray(each / np.where(layouts.zero_stage >= 3, layouts.sharing, 1.0))
+    return np.asarray(each / np.where(layouts.zero_stage >= case.shares_from, layouts.sharing, 1.0))
 
 
 def _kept_with_adapter(case: MemoryCase) -> Kept:
     """Returns frozen weights, tables in the compute dtype, and adapters with the optimizer's moments."""
-    stages, whole = case.stages, shared(case, from_stage=3)
+    stages, whole = case.stages, shared(case, from_stage=case.shares_from)
     tables = stages.tables * whole / stages.total
     adapters = adapter_bytes(case)
     copied = case.memory.update_copies * adapters

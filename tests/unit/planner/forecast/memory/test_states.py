@@ -6,12 +6,16 @@ import pytest
 
 from fixtures.planned_models import LLAMA
 from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import parameter_counts, total_parameters
 from trainwright.planner.counts.ranks import expert_tp
+from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.forecast.memory.stages import stages_of
 from trainwright.planner.forecast.memory.states import case_of, kept, shared, state_bytes
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import StackMemory
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
@@ -267,3 +271,27 @@ def test_an_average_is_four_bytes_that_offload_leaves_on_the_device():
     assert each == pytest.approx([4, 4, 1])
     assert without.optimizer[0, 1] == 0
     assert (with_it.weights == without.weights).all()
+
+
+def test_this_trainer_has_gathered_frozen_weights_beside_its_shards_below_zero_3():
+    """``fully_shard(reshard_after_forward=False)`` copies the parameters of one rank too, frozen or not.
+
+    So it was measured with torch 2.13.0 (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py). Weights in nf4 are
+    buffers, which it leaves alone.
+    """
+    model = catalogue_model("llama3-8b")
+    weights, tables = 2 * total_parameters(model), 2 * 2 * model.vocabulary * model.width
+
+    def needed(frozen, **layout):
+        work = replace(WORK, adapter=Adapter(rank=8, frozen=frozen))
+        run = RunSpec(model=model, workload=work, cluster=cluster("8xh100-sxm"), stack=read_stack("trainwright"))
+        found = forecast(run, layouts(ParallelPlan(**layout), work=work), CATALOGUE)
+        return float(found.memory.needed_bytes[0])
+
+    whole = {"dp_replicate": 8}, {"dp_shard": 8, "zero_stage": 3}, {"dp_shard": 8, "zero_stage": 2}
+    replicas, sharded, once = (needed("bf16", **each) for each in whole)
+    assert 2 * weights < replicas < 3 * weights
+    two_layers = (weights - tables) / model.layers * 2
+    assert once - sharded == pytest.approx(weights - tables - two_layers, rel=0.1)
+    packed = [needed("nf4", dp_replicate=each) for each in (1, 8)]
+    assert packed[1] - packed[0] == pytest.approx(tables, rel=0.15)
