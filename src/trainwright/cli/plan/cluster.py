@@ -58,8 +58,9 @@ def run(args: argparse.Namespace) -> int:
     line = following(args, question, planned_run)
     surely = surely_fitting(args, question, planned_run)
     output.result(payload, lambda: show(plan, planned_run, question, output, following=line, surely=surely))
-    if args.write_recipe is not None and plan.estimate.fits:
-        output.note(f"wrote {args.write_recipe}: name your data in it, data.sources")
+    if args.write_recipe is not None:
+        wrote = f"wrote {args.write_recipe}: name your data in it, data.sources"
+        output.note(wrote if plan.estimate.fits else f"{args.write_recipe} is not written: the plan does not fit")
     for path in drawn:
         output.note(f"drawn: {path}")
     return 0 if plan.estimate.fits else 1

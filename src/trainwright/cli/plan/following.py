@@ -154,7 +154,8 @@ def write_recipe(args: argparse.Namespace, question: Question, plan: Plan) -> No
     try:
         write_new(path, text)
     except FileExistsError as error:
-        raise RecipeError("this file is there already", where="--write-recipe", seen=str(path)) from error
+        fix = "name another one, or remove it"
+        raise RecipeError("this file is there already", where="--write-recipe", seen=str(path), fix=fix) from error
     except OSError as error:
         raise MachineError("cannot write the recipe", where=path, seen=error.strerror or str(error)) from error
 

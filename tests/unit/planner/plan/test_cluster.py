@@ -183,3 +183,15 @@ def test_runs_that_say_nothing_or_too_much_are_spoken_of():
     like = replace(run, cluster=cluster("8xh100-sxm"), stack=stack("torchtitan"))
     assert "as fast as predicted" not in noted(like, 0.1).source
     assert "one is 8 x as fast as predicted, believed in part" in noted(like, math.log(8)).source
+
+
+@pytest.mark.parametrize(("micro_batch", "doubt"), [(1, 1), (2, 1), (4, 2)])
+def test_a_range_of_memory_ends_where_unused_memory_is_given_back_and_the_search_judges_by_it_too(micro_batch, doubt):
+    asked = Question(
+        model=catalogue_model("llama2-7b"), on="rtx-4090", method="lora", layout={"micro_batch": micro_batch}
+    )
+    made = planned(scenario_of(asked))
+    (found,) = made.choice.forecast.memory.doubt(made.plan.cluster.device)
+    estimate = made.plan.estimate
+    assert found == doubt
+    assert (estimate.memory_interval.high <= estimate.memory_available_bytes) == (doubt < 2)
