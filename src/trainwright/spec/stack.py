@@ -168,8 +168,9 @@ Switch = Literal["paged_moments", "int8_moments", "activation_offload", "update_
 """A way to tune that software has or lacks; ``padding``: examples that are not packed, but padded."""
 
 
-ModelPart = Literal["experts", "latent", "sinks", "encoder", "vision", "convolutions"]
-"""What a model has that software may not divide: the kind of its network, unless that is a decoder, among it."""
+ModelPart = Literal["experts", "latent", "sinks", "encoder", "vision", "convolutions", "fp8"]
+"""What a model has that software may not divide: the kind of its network, unless that is a decoder,
+and products in fp8 among it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

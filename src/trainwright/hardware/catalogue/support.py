@@ -9,7 +9,6 @@ from typing import NamedTuple, get_args
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.stacks import DEFAULT, DEFAULT_PARALLEL, OURS, offered, read_stack
-from trainwright.spec.convnet import AnyModel
 from trainwright.spec.device import ClusterSpec, DeviceKind
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
@@ -77,12 +76,15 @@ def _axes(run: RunSpec) -> tuple[Axis, ...]:
     """Returns the axes that the run's software divides such a model by, if it is asked to."""
     runs = run.stack.runs
     able = runs.axes.get(method_of(run.workload), ()) if runs.axes else AXES
-    for part in _parts_of(run.model):
+    for part in _parts_of(run):
         able = tuple(axis for axis in able if axis in runs.of_models.get(part, able))
     return able
 
 
-def _parts_of(model: AnyModel) -> Iterator[ModelPart]:
+def _parts_of(run: RunSpec) -> Iterator[ModelPart]:
+    model = run.model
+    if run.workload.precision == "fp8":
+        yield "fp8"
     if not isinstance(model, ModelSpec):
         yield "convolutions"
         return
@@ -199,8 +201,10 @@ def _problems(run: RunSpec, layout: Mapping[str, object], *, devices: bool) -> I
         return
     if run.stack.name == OURS and run.workload.precision not in runs.precisions:
         yield _Problem("stack, precision", "this precision", run.workload.precision, ", ".join(runs.precisions))
+    if run.stack.name == OURS and run.workload.adapter is None and run.workload.states != run.stack.states:
+        yield _Problem("stack, states", "these states", run.workload.states, run.stack.states)
     able = _axes(run)
-    of_model = "".join(f" of a model with {part}" for part in _parts_of(run.model) if part in runs.of_models)
+    of_model = "".join(f" with {part}" for part in _parts_of(run) if part in runs.of_models)
     for axis in AXES:
         size = layout.get(axis, 1)
         if size != 1 and axis not in able:

@@ -197,7 +197,8 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
     device, table = forecast.run.cluster.device, forecast.memory
     low, high = (each + table.resident_bytes(each, device) for each in table.interval("device"))
     # What is kept unused is given back before a run fails: it fills no more than the device.
-    high = np.where(table.doubt(device) < 2, np.minimum(high, forecast.available_bytes), high)
+    within = forecast.fits & (table.doubt(device) < 2)
+    high = np.where(within, np.minimum(high, forecast.available_bytes), high)
     middle = table.device_bytes + table.resident_bytes(table.device_bytes, device)
     # A share of the peak, where that is not beaten.
     mfu = utilisation(float(run.mean.mfu[0]), 1.0)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from trainwright.core.frozen import dataclass
-from trainwright.hardware.catalogue.support import lacking_axes
+from trainwright.hardware.catalogue.support import lacking_axes, method_of
 from trainwright.planner.counts.layouts import (
     CHOICES,
     CONTEXTS,
@@ -129,6 +129,8 @@ def _recomputes(table: Table, run: RunSpec) -> tuple[Recompute, ...]:
     if not run.model.is_divisible:
         return ("none",)
     ours = run.stack.memory.kernels == "own" and run.model.family in FAMILIES
+    if ours and method_of(run.workload) == "qlora":
+        return tuple(each for each in RECOMPUTES if each != "selective")  # which keeps products, and nf4's are none
     if ours or table.fixed.get("recompute") == RECOMPUTES.index("selective") or not run.workload.fused_attention:
         return RECOMPUTES
     if len(table):

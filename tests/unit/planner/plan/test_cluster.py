@@ -195,3 +195,10 @@ def test_a_range_of_memory_ends_where_unused_memory_is_given_back_and_the_search
     estimate = made.plan.estimate
     assert found == doubt
     assert (estimate.memory_interval.high <= estimate.memory_available_bytes) == (doubt < 2)
+
+
+@pytest.mark.parametrize("on", ["h100-sxm", "rtx-4090"])
+def test_a_range_of_memory_is_one_where_a_run_fits_and_where_it_does_not(on):
+    for method in ("full", "lora", "qlora"):
+        estimate = plan_run(scenario_of(Question(model=catalogue_model("llama3-8b"), on=on, method=method))).estimate
+        assert estimate.memory_interval.low <= estimate.memory_interval.mid <= estimate.memory_interval.high

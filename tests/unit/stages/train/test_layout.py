@@ -308,4 +308,6 @@ def test_plans_divide_encoders_and_networks_of_images_by_the_axes_that_the_train
         for axis in ("tp", "cp", "pp", "dp_replicate", "dp_shard"):
             told = refusals(ParallelPlan(**{axis: 2}), family=model(name).family)
             assert bool(told) == (axis not in runs.of_models[part]), (name, axis)
+    for axis in ("tp", "cp", "pp", "dp_replicate", "dp_shard"):
+        assert bool(refusals(ParallelPlan(**{axis: 2}), precision="fp8")) == (axis not in runs.of_models["fp8"]), axis
     assert runs.of_models["convolutions"] == (), "a batch norm sees its whole batch on one process"
