@@ -31,12 +31,12 @@ from trainwright.planner.plan.usual import as_usual
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
 from trainwright.planner.search.joined import between
-from trainwright.planner.search.layouts import Refuses
+from trainwright.planner.search.layouts import Refuses, refuses_of
 from trainwright.spec.device import ClusterSpec, LinkSpec, Price
 from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import MASKED_KERNELS, TIMED_UPDATES, KernelChoice, Recompute, Workload
+from trainwright.spec.workload import MASKED_KERNELS, TIMED_UPDATES, KernelChoice, ParallelPlan, Recompute, Workload
 
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
     from trainwright.planner.plan.machine import Here
@@ -119,8 +119,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     said = question.activation_offload
     question, usual = as_usual(question, software, machines, assumptions.append, placed=placed)
     workload = workload_of(question, machines, software, assumptions, placed=placed)
-    if placed:
-        assumptions = [_of_one_cluster(each, question) for each in assumptions]
+    assumptions = [_of_one_cluster(each, question) if placed else each for each in assumptions]
     question = stretched(question, workload.sequence_tokens, assumptions)
     _refuse_problems(workload, question)
     price = _price(question, machines)
@@ -148,6 +147,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
         passes=passes_of(question),
         flops_per_s=question.flops_per_s,
         source=CATALOGUE if here is None else here.source,
+        refuses=_executed(run),
         recompute=question.recompute,
         price=price,
         settings=rented if alone is None else alone.settings,
@@ -160,6 +160,18 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
         unmeasured=question.unmeasured,
         priors=None if here is None else machine_priors(here.source.spread(run)),
     )
+
+
+def _executed(run: RunSpec) -> Refuses | None:
+    """Returns what says why this project's trainer does not execute a layout; None where other software trains.
+
+    Raises:
+        RecipeError: it executes none.
+    """
+    refuses = refuses_of(run)
+    if refuses is not None and (told := refuses(ParallelPlan(), "none")):
+        raise RecipeError("this trainer does not train it so: {reasons}", field="stack", reasons="; ".join(told))
+    return refuses
 
 
 def _kept_as_asked(software: Stack, question: Question) -> Stack:

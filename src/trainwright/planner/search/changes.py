@@ -21,7 +21,7 @@ from trainwright.planner.forecast.host_link import UNUSUAL
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.fitting import Fitting
-from trainwright.planner.search.layouts import Ranked, ranked
+from trainwright.planner.search.layouts import Ranked, ranked, refuses_of
 from trainwright.planner.search.variants import Variant, singles, together
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.run import RunSpec
@@ -221,6 +221,9 @@ def _tried(variant: Variant, run: RunSpec, known: _Known) -> Change | None:
     # Nobody measured that what moves bytes is faster: it is ranked by the same layout without.
     counted = moved_slowdown(best) if variant.moves and slowdown < 1 else slowdown
     (found,) = ranked(best, cluster.device)
+    refuses = refuses_of(run)
+    if refuses is not None and refuses(found.parallel, found.recompute):
+        return None
     return Change(
         name=variant.name,
         slowdown=slowdown,

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
+from trainwright.core.registry import load
+from trainwright.hardware.catalogue.stacks import OURS
 from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout, Layouts, Numbers, taken
@@ -27,6 +30,8 @@ from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
 
 Refuses = Callable[[ParallelPlan, Recompute], tuple[str, ...]]
 """Says why what trains does not execute a layout; nothing where it does."""
+TRAINER = "trainwright.stages.plan.executed:refuses"
+"""What says so of this project's trainer."""
 UNSURE = (1.0, 1.1, 1.21)
 """How much slower than a layout that surely fits one counts by its ``MemoryTable.doubt``."""
 UNSURE_TUNED = (1.0, 2.0, 3.0)
@@ -112,6 +117,11 @@ class Compared:
 
     def _plainest(self, seconds: Numbers, among: NDArray[np.intp] | None = None) -> int:
         return plainest(self.layouts, seconds, self.doubt, self.memory_bytes if self.frugal else None, among=among)
+
+
+def refuses_of(run: RunSpec) -> Refuses | None:
+    """Returns why this project's trainer does not execute layouts of a run; None: other software is to train it."""
+    return cast("Refuses", load(TRAINER, kind="layout")(run)) if run.stack.name == OURS else None
 
 
 def longer(doubt: NDArray[np.int_], *, frugal: bool) -> Numbers:
