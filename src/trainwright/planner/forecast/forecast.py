@@ -153,19 +153,6 @@ def step_s(run: RunSpec, layouts: Layouts, source: RateSource) -> Numbers:
     return step_table(run, kernels_of(source, run, layouts), sent, layouts, source.exposure(run), memory=memory).total_s
 
 
-def moved_slowdown(forecast: Forecast) -> float:
-    """Returns the first layout's seconds over those of the same layout with all of it on the device, were there room.
-
-    What leaves the device makes room for larger micro batches; that they are worth more than what they wait, no
-    measured run shows.
-    """
-    work = replace(forecast.run.workload, paged_moments=False, activation_offload=False)
-    layouts = forecast.layouts
-    stays = replace(layouts, offload=np.zeros_like(layouts.offload))
-    seconds = step_s(replace(forecast.run, workload=work), stays, forecast.source)
-    return float(forecast.step_s[0] / seconds[0])
-
-
 def step_table(
     run: RunSpec,
     kernels: Kernels,

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.forecast.forecast import Forecast, forecast
-from trainwright.planner.forecast.time.bubble import idle_s
+from trainwright.planner.forecast.played import played
 from trainwright.planner.forecast.time.step import StepTable
 
 
@@ -44,6 +44,5 @@ def _step(full: Forecast, sequences: int, pace: Numbers) -> StepTable:
     most = size / full.layouts.data_parallel  # a micro batch that is always the whole batch, as batch norms need it
     layouts = replace(full.layouts, batch_sequences=size, micro_batch=np.minimum(full.layouts.micro_batch, most))
     other = forecast(full.run, layouts, full.source, memory=full.memory)
-    idle = idle_s(other.run, other.source, other.kernels, other.sent, layouts) if len(layouts) == 1 else None
-    step = other.step if idle is None else replace(other.step, idle=np.array([idle]))
+    step = played(other).step if len(layouts) == 1 else other.step
     return StepTable(**{field.name: pace * getattr(step, field.name) for field in fields(StepTable)})

@@ -19,8 +19,8 @@ from trainwright.planner.counts.flops import again_flops, count_flops, utilisati
 from trainwright.planner.counts.lengths import padded_lengths
 from trainwright.planner.counts.parameters import active_parameters, parameter_counts
 from trainwright.planner.forecast.forecast import Forecast, corrected, model_flops_per_token
+from trainwright.planner.forecast.played import played
 from trainwright.planner.forecast.shares import exposed, work_shares
-from trainwright.planner.forecast.time.bubble import idle_s
 from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, assumed
 from trainwright.planner.plan.layout import Choice, choose
 from trainwright.planner.plan.scenario import Scenario
@@ -144,16 +144,15 @@ def _at_rate(scenario: Scenario) -> AtRate | None:
 def _played(choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:
     """Returns the choice with its pipeline played out, and what that rests on; nothing changes where there is none."""
     forecast = choice.forecast
-    idle = idle_s(forecast.run, forecast.source, forecast.kernels, forecast.sent, forecast.layouts)
-    if idle is None:
+    out = played(forecast)
+    if out is forecast:
         return choice, ()
-    played = replace(forecast, step=replace(forecast.step, idle=np.array([idle])))
-    shares = [float(each.step.idle[0] / each.step_s[0]) for each in (played, forecast)]
+    shares = [float(each.step.idle[0] / each.step_s[0]) for each in (out, forecast)]
     parallel, count = choice.parallel, forecast.layouts.micro_batches[0]
     schedule = f"{parallel.schedule} of {parallel.pp} stages and {count:,.0f} micro batches"
     source = f"{schedule}, played out; {shares[1]:.1%} in closed form, all stages equal"
     note = Assumption("pipeline", f"{shares[0]:.1%} idle", "", "default", source, key="pipeline")
-    return replace(choice, forecast=played), (note,)
+    return replace(choice, forecast=out), (note,)
 
 
 def _divided(scenario: Scenario, choice: Choice) -> tuple[Assumption, ...]:

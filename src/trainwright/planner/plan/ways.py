@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainwright.core.units import YEAR_S
-from trainwright.planner.forecast.forecast import forecast, step_s
+from trainwright.planner.forecast.forecast import forecast
+from trainwright.planner.forecast.played import played
 from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.layout import choose, mesh, otherwise
 from trainwright.planner.plan.scenario import Scenario
@@ -13,6 +14,7 @@ from trainwright.planner.plan.usual import alone_fields
 from trainwright.planner.search.changes import Change, changes, surest
 from trainwright.planner.search.fitting import with_room
 from trainwright.planner.search.layouts import ranked
+from trainwright.planner.search.variants import tuned_loss
 from trainwright.spec.plan import Rejected
 
 
@@ -73,7 +75,7 @@ def _with_surer(made: Planned) -> Planned:
 def _s_per_token(made: Planned) -> float:
     """Returns device-seconds for a token with the layout whose time the plan tells, without what runs taught."""
     run = replace(made.scenario.run, workload=made.plan.workload)
-    seconds = float(step_s(run, made.choice.forecast.layouts, made.scenario.source)[0])
+    seconds = float(played(forecast(run, made.choice.forecast.layouts, made.scenario.source)).step_s[0])
     return seconds * run.cluster.devices / run.workload.step_tokens
 
 
@@ -84,7 +86,7 @@ def _laid_out(scenario: Scenario, unit: float) -> Change | None:
     other = choose(replace(scenario, layout={}, usual={}, recompute=None))
     if not bool(other.forecast.fits[0]):
         return None
-    (best,), work = ranked(other.forecast, scenario.run.cluster.device), scenario.run.workload
+    (best,), work = ranked(played(other.forecast), scenario.run.cluster.device), scenario.run.workload
     s_per_token = best.step_s * best.devices / work.step_tokens
     change = Change(
         name=f"layout auto: {mesh(other.parallel, other.recompute)}",
@@ -101,11 +103,13 @@ def _freed(scenario: Scenario, change: Change) -> Change:
     """Returns a change that also asks for the layout and the recomputation of its own, where others were fixed.
 
     More devices do not get what the software does by itself on one alone: it is asked for. Adapters in place of a
-    training from the start see what that would have seen, where somebody said what that is.
+    training from the start see what that would have seen, where somebody said what that is, with the loss of tuning.
     """
     alone = alone_fields(scenario.assumptions, scenario.run.workload) if "on" in change.fields else {}
     work = scenario.run.workload
     fields = {**({"layout": "auto"} if scenario.layout else {}), **alone, **change.fields}
+    if change.trains_less and not _is_guessed(scenario):
+        fields |= tuned_loss(scenario.run)
     if change.trains_less and not (scenario.tunes or _is_guessed(scenario)):
         same = {"sequence_tokens": str(work.sequence_tokens), "batch_tokens": str(work.step_tokens)}
         fields |= {"packing": "on", **same}

@@ -16,8 +16,8 @@ from trainwright.hardware.catalogue.nodes import node_size
 from trainwright.hardware.catalogue.support import check
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import RECOMPUTES, FixedLayout
-from trainwright.planner.forecast.forecast import moved_slowdown
 from trainwright.planner.forecast.host_link import UNUSUAL
+from trainwright.planner.forecast.played import moved_slowdown, played
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.fitting import Fitting
@@ -217,6 +217,7 @@ def _tried(variant: Variant, run: RunSpec, known: _Known) -> Change | None:
         return None
     if best is None:
         return None
+    best = played(best)
     slowdown = float(best.step_s[0]) * cluster.devices / workload.step_tokens / known.unit
     # Nobody measured that what moves bytes is faster: it is ranked by the same layout without.
     counted = moved_slowdown(best) if variant.moves and slowdown < 1 else slowdown

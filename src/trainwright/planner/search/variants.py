@@ -94,13 +94,21 @@ def _adapters(run: RunSpec) -> Iterator[Variant]:
     if less and run.transformer.kind != "decoder":
         return
     adapter = whole or beside(run.transformer, None, rank=USUAL_RANK)
+    loss = tuned_loss(run)
     if less:
-        yield Variant(name="LoRA", changed={"adapter": adapter}, trains_less=True, fields={"method": "lora"})
+        changed = {"adapter": adapter, **loss}
+        yield Variant(name="LoRA", changed=changed, trains_less=True, fields={"method": "lora"})
     if less or (adapter.frozen not in QUANTISED_FROZEN and run.cluster.device.kind in QUANTISING_KINDS):
-        quantised = {"adapter": replace(adapter, frozen="nf4")}
+        quantised = {"adapter": replace(adapter, frozen="nf4"), **(loss if less else {})}
         yield Variant(name="QLoRA", changed=quantised, trains_less=less, fields={"method": "qlora"})
     if whole is not None and whole.parameters is None:
         yield from _smaller_adapters(run, whole)
+
+
+def tuned_loss(run: RunSpec) -> dict[str, bool]:
+    """Returns what tuning in place of the run changes of its loss: logits in chunks, but by software that says not."""
+    whole = run.transformer.makes_logits and not run.workload.fused_loss
+    return {"fused_loss": True} if whole and run.stack.chunked_loss is None else {}
 
 
 def _smaller_adapters(run: RunSpec, adapter: Adapter) -> Iterator[Variant]:
