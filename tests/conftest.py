@@ -22,9 +22,9 @@ os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELIS
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 for _name in [name for name in os.environ if name.startswith("TRAINWRIGHT_")]:
     del os.environ[_name]
-# What is measured of this machine is kept for the session, not in the user's home.
+# What is measured of this machine is kept for the session, not in the user's home; the user's own prices are not seen.
 _HOME = tempfile.TemporaryDirectory(prefix="trainwright-home-")
-os.environ["TRAINWRIGHT_HOME"] = _HOME.name
+os.environ.update(TRAINWRIGHT_HOME=_HOME.name, XDG_DATA_HOME=f"{_HOME.name}/data")
 
 # Processes under test would inherit what a shell that starts the tests in the background, or nohup, has ignored.
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -105,9 +105,3 @@ def _is_local(host: str) -> bool:
         return ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-@pytest.fixture
-def packaged_only(tmp_path, monkeypatch):
-    """No price list but the package's."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))

@@ -41,7 +41,7 @@ def test_everything_wrong_in_a_recipe_is_said(recipe):
     assert len(caught.value.problems) == 2
 
 
-def test_a_plan_is_that_of_the_command(packaged_only, capsys):
+def test_a_plan_is_that_of_the_command(capsys):
     plan = api.plan("llama3-8b", on="8xh100-sxm", tokens="100B", layout={"tp": 8})
     assert (plan.parallel.tp, plan.workload.total_tokens) == (8, plan.workload.steps * plan.workload.batch_tokens)
     assert cli.main(["plan", "--model", "llama3-8b", "--on", "8xh100-sxm", "--tokens", "100B", "--layout", "tp=8"]) == 0
@@ -121,7 +121,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize(("option", "message"), OPTIONS)
-def test_a_bad_option_of_a_plan_ends_in_one_line(packaged_only, option, message):
+def test_a_bad_option_of_a_plan_ends_in_one_line(option, message):
     with pytest.raises(RecipeError, match=message) as caught:
         api.plan("llama3-8b", on="8xh100-sxm", **option)
     assert "\n" not in str(caught.value)
@@ -141,12 +141,12 @@ def test_a_bad_option_of_a_plan_ends_in_one_line(packaged_only, option, message)
         ({"optimizer": None, "layout": None}, {}),
     ],
 )
-def test_an_option_is_taken_as_text_too(packaged_only, written, meant):
+def test_an_option_is_taken_as_text_too(written, meant):
     asked = {"on": "8xh100-sxm", "tokens": "10B"}
     assert api.plan("llama3-8b", **asked, **written) == api.plan("llama3-8b", **asked, **meant)
 
 
-def test_a_text_is_one_item_of_a_list(recipe, packaged_only):
+def test_a_text_is_one_item_of_a_list(recipe):
     assert api.load_recipe("tiny.yaml", overrides="seed=5").seed == 5
     asked = {"tokens": "20B", "have": "8xh100-sxm"}
     one = api.recommend("llama3-8b", **asked, devices="h100-sxm", clouds="aws", deadline_s="7d", budget_usd="50k$")
@@ -173,7 +173,7 @@ def test_a_text_is_one_item_of_a_list(recipe, packaged_only):
         ({"price": {"l4": 0.7}, "devices": "h100-sxm"}, "^price: a price of a device that is not looked at .seen l4"),
     ],
 )
-def test_a_bad_option_of_a_recommendation_ends_in_one_line(packaged_only, option, message):
+def test_a_bad_option_of_a_recommendation_ends_in_one_line(option, message):
     with pytest.raises(RecipeError, match=message):
         api.recommend("llama3-8b", tokens="20B", **option)
 
@@ -195,7 +195,7 @@ BOUNDS = {
 }
 
 
-def test_every_bound_of_a_search_is_an_option_in_python(packaged_only):
+def test_every_bound_of_a_search_is_an_option_in_python():
     assert BOUNDS.keys() == SEARCH.keys()
     # What own machines cost is said in one of two ways.
     bought = {name: value for name, value in BOUNDS.items() if name != "have_usd_per_device_hour"}
@@ -207,7 +207,7 @@ def test_every_bound_of_a_search_is_an_option_in_python(packaged_only):
     assert {option.price.usd_per_device_hour for option in given} == {2.0}
 
 
-def test_regions_are_asked_for_in_python_as_on_the_command_line(packaged_only):
+def test_regions_are_asked_for_in_python_as_on_the_command_line():
     asked = {"tokens": "20B", "devices": "h100-sxm", "price_kinds": "on_demand"}
     found = api.recommend("llama3-8b", **asked, regions="eu").options
     assert all(lies_in(option.price.region, "eu") for option in found)
@@ -247,7 +247,7 @@ def test_a_model_is_planned_somewhere():
         api.plan("lama9", on="8xh100-sxm")
 
 
-def test_what_is_recommended_meets_its_goals(packaged_only):
+def test_what_is_recommended_meets_its_goals():
     found = api.recommend("llama3-8b", tokens="20B", deadline_s=7 * 86400, clouds=["aws"], devices=["h100-sxm"])
     assert found.options and all(option.seconds <= 7 * 86400 for option in found.options)
     assert {option.device for option in found.options} == {"h100-sxm"}

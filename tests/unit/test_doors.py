@@ -15,8 +15,6 @@ from trainwright.core.errors import DataError, RecipeError
 from trainwright.pipeline.question_fields import OF_RUN, QUESTION, SEARCH
 from trainwright.render.document import document
 
-pytestmark = pytest.mark.usefixtures("packaged_only")
-
 RECIPE = """\
 name: stepped
 model: {layers: 2, width: 64, heads: 4, context_tokens: 256}

@@ -1,7 +1,7 @@
 """Writes the golden plans: ``python tests/golden/plans/write.py``. A file is what a command of ``commands.txt`` prints.
 
 A change that only moves code leaves every file as it is. One that changes a prediction writes them anew, and its commit
-says what changed and why.
+says what changed and why. What the user measured, and prices of the user's own, are left out.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -32,5 +34,7 @@ def planned(arguments: list[str]) -> Any:
 
 
 if __name__ == "__main__":
-    for name, arguments in commands().items():
-        (HERE / f"{name}.json").write_text(json.dumps(planned(arguments), indent=1) + "\n", encoding="utf-8")
+    with tempfile.TemporaryDirectory() as empty:
+        os.environ.update(TRAINWRIGHT_HOME=empty, XDG_DATA_HOME=empty)
+        for name, arguments in commands().items():
+            (HERE / f"{name}.json").write_text(json.dumps(planned(arguments), indent=1) + "\n", encoding="utf-8")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from trainwright.cli.output import Output
-from trainwright.cli.plan.following import following, surely_fitting, write_recipe
+from trainwright.cli.plan.following import following, offered, write_recipe
 from trainwright.cli.plan.question import OF_SERVING, question_of, refuse
 
 
@@ -51,13 +51,14 @@ def run(args: argparse.Namespace) -> int:
         "critical_batch": planned_run.critical,
         "outlives_machines": planned_run.outlives_machines,
         "rests_on_most": most,
+        "changes": planned_run.changes,
         "surely_fits": next(iter(planned_run.changes), None) if plan.estimate.fit == "uncertain" else None,
     }
     if args.write_recipe is not None and plan.estimate.fits:
         write_recipe(args, question, plan)
     line = following(args, question, planned_run)
-    surely = surely_fitting(args, question, planned_run)
-    output.result(payload, lambda: show(plan, planned_run, question, output, following=line, surely=surely))
+    better = offered(args, question, planned_run)
+    output.result(payload, lambda: show(plan, planned_run, question, output, following=line, offered=better))
     if args.write_recipe is not None:
         wrote = f"wrote {args.write_recipe}: name your data in it, data.sources"
         output.note(wrote if plan.estimate.fits else f"{args.write_recipe} is not written: the plan does not fit")

@@ -83,21 +83,19 @@ def _or_packed(plan: Plan) -> str:
     return "" if factor == 1.0 else f"  # --packing on, where your software packs: time x {format_factor(factor)}"
 
 
-def surely_fitting(args: argparse.Namespace, question: Question, planned: Planned) -> str:
-    """Returns the change that makes an uncertain plan sure, and its command; empty where there is none to offer."""
+def offered(args: argparse.Namespace, question: Question, planned: Planned) -> str:
+    """Returns the change that makes an uncertain plan sure or a sure one faster, and its command; empty without one."""
     from trainwright.core.units import format_factor
     from trainwright.planner.plan.layout import otherwise
 
     plan = planned.plan
-    if plan.estimate.fit != "uncertain" or not planned.changes:
+    if not plan.estimate.fits or not planned.changes:
         return ""
     change = planned.changes[0]
-    fields, slower = (
-        with_batch_as_asked(change.fields, plan.model),
-        f"{format_factor(change.slowdown)} x the device-time",
-    )
     divided = otherwise(plan.parallel, change.best.parallel, named=change.name)
-    return f"{change.name}{' and ' * bool(divided)}{divided}, {slower}: {_changed(args, question, fields)}"
+    what = f"{change.name}{' and ' * bool(divided)}{divided}, {format_factor(change.slowdown)} x the device-time"
+    does = "surely fits with" if plan.estimate.fit == "uncertain" else "faster with"
+    return f"{does} {what}: {_changed(args, question, with_batch_as_asked(change.fields, plan.model))}"
 
 
 def run_line(args: argparse.Namespace, inputs: Sequence[str], *, nodes: int = 1) -> str:

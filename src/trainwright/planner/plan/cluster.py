@@ -46,8 +46,8 @@ class Planned:
     choice: Choice
     run: RunCost
     changes: tuple[Change, ...] = ()
-    """What would make it fit, in the plan's order, or where that is uncertain the one that makes it sure; only looked
-    for where that is asked (``ways.with_ways``)."""
+    """What would make it fit, in the plan's order; where that is uncertain the one that makes it sure, where it is sure
+    the one that makes it much faster; only looked for where that is asked (``ways.with_ways``)."""
     at_rate: AtRate | None = None
     keeping: Keeping | None = None
     """Storage and egress, where devices are rented at a price."""

@@ -1,10 +1,12 @@
-"""What would make a plan fit that does not, or may not: other layouts, and changes to the run."""
+"""What would make a plan fit that does not, or may not, and one faster whose batch does not divide: changes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from trainwright.core.units import YEAR_S
+from trainwright.planner.cost.batches import divisible
+from trainwright.planner.counts.images import batch_text
 from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.forecast.played import played
 from trainwright.planner.plan.cluster import Planned, planned
@@ -17,16 +19,20 @@ from trainwright.planner.search.layouts import ranked
 from trainwright.planner.search.variants import tuned_loss
 from trainwright.spec.plan import Rejected
 
+WORTH = 0.95
+"""Of a batch's device-seconds for a token, those of another that is worth to be offered."""
+
 
 def with_ways(made: Planned) -> Planned:
     """Returns a plan that does not fit with the changes that make it fit, another layout first, then the best.
 
-    ``Change.order`` says which is the best.
+    ``Change.order`` says which is the best. A plan that fits has the change to a batch that its devices divide, where
+    that is faster.
     What is fixed of the layout and of recomputation is fixed no longer in any of them; what the software does by itself
     is fixed in all but another layout.
     """
     if made.plan.estimate.fits:
-        return _with_surer(made) if made.plan.estimate.fit == "uncertain" else made
+        return _with_surer(made) if made.plan.estimate.fit == "uncertain" else _with_even(made)
     scenario = made.scenario
     run = replace(scenario.run, workload=made.plan.workload)
     roomy = with_memory_enough(scenario)
@@ -70,6 +76,30 @@ def _with_surer(made: Planned) -> Planned:
     found = [other] if other is not None and not other.best.unsure else []
     found += [] if one is None or (one.trains_less and not scenario.tunes) else [_freed(scenario, one)]
     return replace(made, changes=tuple(sorted(found, key=lambda change: change.order)[:1]))
+
+
+def _with_even(made: Planned) -> Planned:
+    """Returns a plan with a near batch that its devices divide, where those are faster with it."""
+    scenario, run = made.scenario, made.scenario.run
+    work, devices = run.workload, run.cluster.devices
+    near = divisible(work.batch_sequences, unit=devices)
+    if work.batch_sequences % devices == 0 or near % devices or work.ramp:
+        return made
+    batch = replace(work, batch_tokens=near * work.sequence_tokens)
+    other = choose(replace(scenario, run=replace(run, workload=batch)))
+    (best,) = ranked(played(other.forecast), run.cluster.device)
+    slowdown = best.step_s * devices / batch.step_tokens / _s_per_token(made)
+    if best.unsure or not best.fits or slowdown > WORTH:
+        return made
+    change = Change(
+        name=f"batches of {batch_text(run.model, batch.batch_tokens)}",
+        slowdown=slowdown,
+        counted=slowdown,
+        devices=devices,
+        best=best,
+        fields={"batch_tokens": str(batch.batch_tokens)},
+    )
+    return replace(made, changes=(change,))
 
 
 def _s_per_token(made: Planned) -> float:

@@ -64,11 +64,11 @@ def _show_verdict(plan: Plan, page: Page) -> None:
 
 
 def show(
-    plan: Plan, planned: Planned, question: Question, page: Page, *, following: str = "", surely: str = ""
+    plan: Plan, planned: Planned, question: Question, page: Page, *, following: str = "", offered: str = ""
 ) -> None:
     """Shows the plan as text: the first screen, with every table where all is wanted.
 
-    ``following`` is the command to type next, ``surely`` what makes an uncertain plan sure.
+    ``following`` is the command to type next, ``offered`` what makes an uncertain plan sure, or a sure one faster.
     """
     estimate, work = plan.estimate, plan.workload
     _show_verdict(plan, page)
@@ -94,8 +94,8 @@ def show(
     if planned.at_rate is not None:
         page.line(_at_rate(planned.at_rate))
     page.line(f"memory {memory_bar(plan)}")
-    if surely:
-        page.line(f"surely fits with {surely}")
+    if offered:
+        page.line(offered)
     if page.verbose:
         _show_tables(plan, planned, page)
     if plan.rejected and (page.verbose or estimate.fit == "does not fit"):

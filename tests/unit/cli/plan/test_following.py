@@ -106,6 +106,18 @@ def test_what_may_not_fit_names_the_command_of_a_plan_that_surely_does(capsys):
     assert surely.startswith("fits: ") and "surely fits with" not in surely
 
 
+def test_images_that_devices_do_not_divide_name_the_command_of_a_batch_that_they_do(capsys):
+    asked = ["plan", "--model", "vit-b-16", "--on", "7xa100-sxm-80gb", "--batch", "1024"]
+    assert cli.main(asked) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("faster with ")]
+    told, _, command = line.partition(" x the device-time: ")
+    assert told.startswith("faster with batches of 1,008 images and dp_replicate 7, 0.7")
+    assert shlex.split(command)[1:] == [*asked[:3], "--batch", "1008", *asked[3:5]]
+    assert cli.main([*asked, "--json"]) == 0
+    (change,) = json.loads(capsys.readouterr().out)["changes"]
+    assert change["fields"] == {"batch_tokens": str(1008 * 197)} and change["best"]["parallel"]["dp_replicate"] == 7
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

@@ -18,9 +18,6 @@ from trainwright.hardware.prices.regions import country_of
 QUICKSTART = Path(__file__).parents[4] / "recipes" / "quickstart.yaml"
 
 
-pytestmark = pytest.mark.usefixtures("packaged_only")
-
-
 def test_a_deadline_is_met_by_the_cheapest_way(capsys):
     document = json.loads(printed(capsys, "--devices", "h100-sxm,a100-sxm-80gb", "--deadline", "2d", "--json"))
     assert document["schema"] == "trainwright.recommend/1"

@@ -14,8 +14,6 @@ from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.rankable import ANY_CLUSTER, ANY_NODE, asked_for, ranked_ways
 from trainwright.planner.plan.scenario import scenario_of
 
-pytestmark = pytest.mark.usefixtures("packaged_only")
-
 ASKED = {
     "a decoder": {"model": model("llama3-8b"), "tokens": 10**10, "batch_tokens": 1 << 20},
     "a decoder, its batch left open": {"model": model("llama3-8b"), "tokens": 10**10},

@@ -118,3 +118,23 @@ def test_more_devices_are_told_with_the_batch_that_they_are_asked_for_with():
     then = planned(scenario_of(replace(asked, on=fields.pop("on"), **read_fields(fields)))).plan
     ratio = made.plan.roomy.estimate.tokens_per_s / then.estimate.tokens_per_s * 4
     assert ratio == pytest.approx(change.slowdown, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "on", "batch"), [("vit-b-16", "7xa100-sxm-80gb", 1024 * 197), ("gpt2", "6xa100-sxm-80gb", 512_000)]
+)
+def test_a_batch_that_devices_do_not_divide_names_a_near_one_that_they_do(name, on, batch):
+    asked = Question(model=catalogue_model(name), on=on, batch_tokens=batch)
+    made = with_ways(planned(scenario_of(asked)))
+    (change,) = made.changes
+    then = planned(scenario_of(replace(asked, **read_fields(dict(change.fields)))))
+    work, devices = then.plan.workload, then.plan.cluster.devices
+    assert work.batch_sequences % devices == 0 and abs(work.batch_tokens / batch - 1) <= 0.05
+    ratio = made.plan.estimate.tokens_per_s / then.plan.estimate.tokens_per_s
+    assert ratio == pytest.approx(change.slowdown) and ratio < 0.75
+    assert not with_ways(then).changes, "nothing is better than what divides"
+
+
+def test_a_batch_is_left_where_another_is_hardly_faster():
+    asked = Question(model=catalogue_model("llama3-8b"), on="6xh100-sxm", batch_tokens=125 * 8192)
+    assert not with_ways(planned(scenario_of(asked))).changes

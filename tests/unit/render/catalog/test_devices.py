@@ -10,7 +10,7 @@ from trainwright.render.catalog.devices import card_document, device_document, s
 
 
 @pytest.fixture
-def prices(packaged_only):
+def prices():
     return price_list()
 
 

@@ -14,8 +14,6 @@ from trainwright.hardware.catalogue.nodes import written
 from trainwright.planner.search.ranking import Goals, ranked
 from trainwright.render.plans.recommendation import _range
 
-pytestmark = pytest.mark.usefixtures("packaged_only")
-
 
 def test_the_table_has_ranks_the_front_and_reasons(capsys):
     out = printed(capsys, "--devices", "h100-sxm,l4,mi300x", "--budget", "5k$", "--verbose")

@@ -49,6 +49,13 @@ def test_ranks_that_share_the_state_share_the_bus_but_not_the_host():
     assert alone - shared == pytest.approx(4 * parameters / rate * 7 / 8)
 
 
+def test_a_host_of_two_cores_updates_as_fast_as_they_can():
+    whole = catalogue_cluster("a100-sxm-80gb")
+    few = replace(whole, node=replace(whole.node, cpu_cores=2))
+    more = added(few, layouts("optimizer"), 1.0) - added(whole, layouts("optimizer"), 1.0)
+    assert more == pytest.approx((0.45e-9 - HOST_UPDATE_S) * total_parameters(MODEL))
+
+
 def test_fetching_weights_hides_behind_work_that_is_long_enough():
     cluster = catalogue_cluster("a100-sxm-80gb")
     rows = layouts("optimizer", "all")
