@@ -196,7 +196,7 @@ def _code(error: TrainwrightError) -> str:
 
 
 def _is_number(text: str) -> bool:
-    """Returns whether a cell is a quantity; ``8xh100-sxm`` is a name, and what goes on for long is a sentence."""
-    if len(text.split()) > WORDS:
+    """Returns whether a cell is a quantity; ``8xh100-sxm`` is a name, ``--on`` an option, many words a sentence."""
+    if len(text.split()) > WORDS or text.startswith("--"):
         return False
     return not text or text[:1] in "-+$~<>≈" or (text[:1].isdigit() and not re.match(r"\d+x\w", text))

@@ -197,6 +197,8 @@ class Support:
     """Those that it has, each with the file and line that has it; None: not known."""
     offloads: Mapping[Offload, str] | None = None
     """What of the states it can keep off the device, the same way; empty: nothing."""
+    refuses: str = ""
+    """``package.module:function`` of a run that gives what says why a layout is not executed; empty: nothing does."""
     source: str = ""
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from trainwright.cli.output import Output
-from trainwright.cli.plan.following import following, offered, write_recipe
+from trainwright.cli.plan.following import asked_by, following, offered, write_recipe
 from trainwright.cli.plan.question import OF_SERVING, question_of, refuse
 
 
@@ -57,8 +57,9 @@ def run(args: argparse.Namespace) -> int:
     if args.write_recipe is not None and plan.estimate.fits:
         write_recipe(args, question, plan)
     line = following(args, question, planned_run)
-    better = offered(args, question, planned_run)
-    output.result(payload, lambda: show(plan, planned_run, question, output, following=line, offered=better))
+    told = {"following": line, "offered": offered(args, question, planned_run)}
+    asked = asked_by(args, question, planned_run)
+    output.result(payload, lambda: show(plan, planned_run, question, output, asked_by=asked, **told))
     if args.write_recipe is not None:
         wrote = f"wrote {args.write_recipe}: name your data in it, data.sources"
         output.note(wrote if plan.estimate.fits else f"{args.write_recipe} is not written: the plan does not fit")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli.arguments import read_recipe
-from trainwright.cli.plan.question import SUFFIXES, command_line, with_batch_as_asked
+from trainwright.cli.plan.question import SUFFIXES, command_line, option_words, with_batch_as_asked
 from trainwright.core.errors import MachineError, RecipeError
 
 if TYPE_CHECKING:
@@ -60,11 +60,28 @@ def _changed(args: argparse.Namespace, question: Question, fields: Mapping[str, 
     """Returns the command that plans the question with a change; a recipe's adapters are changed by its keys."""
     from trainwright.pipeline.question_fields import QUESTION
 
-    keys = {field: ADAPTER_KEYS[field].format(fields[field]) for field in ADAPTER_KEYS if field in fields}
-    if question.workload is not None and args.method is None and keys:
-        args = argparse.Namespace(**{**vars(args), "inputs": [*args.inputs, *keys.values()]})
-        fields = {field: value for field, value in fields.items() if field not in keys}
+    keys, fields = _of_adapters(args, question, fields)
+    args = argparse.Namespace(**{**vars(args), "inputs": [*vars(args).get("inputs", ()), *keys]})
     return f"{command_line(args, 'plan', QUESTION, {'on': args.on, **fields})}{_as_keys(question, fields)}"
+
+
+def _of_adapters(
+    args: argparse.Namespace, question: Question, fields: Mapping[str, object]
+) -> tuple[list[str], Mapping[str, object]]:
+    """Returns the keys by which a recipe's adapters are changed, and the fields that are no such keys."""
+    if question.workload is None or args.method is not None:
+        return [], fields
+    keys = [key.format(fields[field]) for field, key in ADAPTER_KEYS.items() if field in fields]
+    return keys, {field: value for field, value in fields.items() if field not in ADAPTER_KEYS}
+
+
+def asked_by(args: argparse.Namespace, question: Question, planned: Planned) -> tuple[str, ...]:
+    """Returns for each change the keys and options that ask for it beside those of the command; empty where none do."""
+    model, asked = planned.plan.model, []
+    for change in planned.changes:
+        keys, fields = _of_adapters(args, question, with_batch_as_asked(change.fields, model))
+        asked.append(shlex.join([*keys, *option_words(fields)]))
+    return tuple(asked)
 
 
 def _as_keys(question: Question, fields: Mapping[str, object]) -> str:

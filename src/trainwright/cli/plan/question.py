@@ -316,14 +316,17 @@ def command_line(
     for option in ("model", "preset", "step", "workspace"):
         value = vars(args).get(option)
         words += [] if value is None else [f"--{option}", str(value)]
-    for field in (*readers, *(each for each in changed if each not in readers)):
-        option = OPTIONS[field]
-        value = changed.get(field, vars(args).get(option.removeprefix("--").replace("-", "_")))
-        if value is None:
-            continue
+    asked = {each: vars(args).get(OPTIONS[each].removeprefix("--").replace("-", "_")) for each in readers}
+    return shlex.join([*words, *option_words({**asked, **changed})])
+
+
+def option_words(fields: Mapping[str, object]) -> list[str]:
+    """Returns the options that set fields of a question, as a command line has them; None sets nothing."""
+    words: list[str] = []
+    for option, value in ((OPTIONS[field], value) for field, value in fields.items() if value is not None):
         flag = option if value is not False else option.replace("--", "--no-")
         words += [flag] if isinstance(value, bool) else [option, str(value)]
-    return shlex.join(words)
+    return words
 
 
 def refuse(args: argparse.Namespace, names: Iterable[str], *, what: str, fix: str) -> None:

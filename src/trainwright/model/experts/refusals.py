@@ -18,6 +18,7 @@ def refusals(
     precision: str,
     optimizer: str,
     moments: str | None,
+    frozen: str | None,
     kernels: KernelChoice,
 ) -> tuple[str, ...]:
     """Returns why a model is not trained so, a line for each field with the value that can be; empty where it is.
@@ -28,6 +29,7 @@ def refusals(
         precision: of products.
         optimizer: its name.
         moments: the dtype of its moments, where that is no fp32.
+        frozen: that of the weights beside adapters; None: there are none.
         kernels: of attention, and whether they are recorded.
     """
     reasons = []
@@ -46,6 +48,9 @@ def refusals(
         reasons.append(f"train.optimizer.name={optimizer}: {several}; set train.optimizer.name=adamw")
     if model.experts is not None and moments == "int8":
         reasons.append("train.optimizer.moments=int8: its blocks lie in matrices; set train.optimizer.moments=bf16")
+    if model.experts is not None and frozen == "nf4":
+        stacks = "experts are stacks of matrices, which nf4 is not made of"
+        reasons.append(f"train.method.frozen=nf4: {stacks}; set train.method.frozen=auto")
     if model.experts is not None and kernels.cuda_graphs:
         reasons.append("cuda_graphs: how many tokens an expert has differs from step to step; set cuda_graphs=false")
     if kernels.attention in MASKED_KERNELS and (model.latent is not None or model.sinks):

@@ -18,13 +18,8 @@ def refusals(recipe: Recipe, parallel: ParallelPlan | None) -> tuple[str, ...]:
     train = recipe.train
     whole = train.batch_tokens // train.sequence_tokens
     micro = train.exec.micro_batch if parallel is None else parallel.micro_batch_sequences
-    reasons = []
-    if parallel is not None and parallel.ranks > 1:
-        reasons.append(f"ranks={parallel.ranks}: a batch norm sees its whole batch on one process; set all axes to 1")
-    elif micro not in ("auto", whole):
-        reasons.append(
-            f"micro_batch={micro}: a batch norm sees its whole batch of {whole} in one pass; leave micro_batch out"
-        )
+    ranks = 1 if parallel is None else parallel.ranks
+    reasons = list(of_batches(whole, None if micro == "auto" else micro, ranks=ranks, precision=train.precision))
     last = convolutions(counted(recipe.model_spec(vocabulary=0)))[-1]
     if train.sizes.at(0) == train.sequence_tokens and last.size == 1:
         reasons.append("a batch of one image, whose last stage has one place: no variance; take two images at least")
@@ -32,8 +27,6 @@ def refusals(recipe: Recipe, parallel: ParallelPlan | None) -> tuple[str, ...]:
         reasons.append("on_oom=adapt: a smaller micro batch is not the whole batch; leave on_oom out")
     if train.averages:
         reasons.append("averaged weights have no running statistics of batch norms of their own; train without")
-    if train.precision == "fp8":
-        reasons.append("precision=fp8: no convolution computes in fp8; set precision=bf16")
     if train.method.adapts:
         reasons.append(f"method={train.method.name}: adapters stand beside a transformer's matrices; set method=full")
     if recipe.model_spec(vocabulary=0).dropout:
@@ -41,3 +34,14 @@ def refusals(recipe: Recipe, parallel: ParallelPlan | None) -> tuple[str, ...]:
     if train.recompute != "none":
         reasons.append(f"recompute={train.recompute}: a second pass counts twice in batch norms; set recompute=none")
     return tuple(reasons)
+
+
+def of_batches(whole: int, micro: int | None, *, ranks: int, precision: str) -> tuple[str, ...]:
+    """Returns why a batch of ``whole`` images is not computed in passes of ``micro`` on so many ranks; None: in one."""
+    told: tuple[str, ...] = ()
+    if ranks > 1:
+        told = (f"ranks={ranks}: a batch norm sees its whole batch on one process; set all axes to 1",)
+    elif micro not in (None, whole):
+        why = f"a batch norm sees its whole batch of {whole} in one pass; leave micro_batch out"
+        told = (f"micro_batch={micro}: {why}",)
+    return told + ("precision=fp8: no convolution computes in fp8; set precision=bf16",) * (precision == "fp8")

@@ -22,7 +22,8 @@ CONVOLVED, PATCHED, TUNED_PATCHED = (256, "ResNet's"), (1024, "DeiT's"), (512, "
 2012.12877, table 9); Dosovitskiy et al. (2021, arXiv 2010.11929, appendix B.1.1)."""
 IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
 """Goyal et al. (2017, arXiv 1706.02677): 32 on each of 256 GPUs are as good as 256 in all."""
-
+NEAR = 0.9
+"""The least part of a batch that is taken where more devices divide it."""
 FAR = 1.5
 """Times the data of a tiny batch from which on a batch is far beyond the critical one."""
 ROUNDED = 2.0
@@ -89,6 +90,17 @@ def images_over(images: int, devices: int, *, least_each: int = 1) -> int:
     while each > 1 and each * devices > MOST_IMAGES:
         each //= 2
     return int(min(each * devices, max(MOST_IMAGES, images)))
+
+
+def sequences_over(sequences: int, devices: int) -> int:
+    """Returns about so many sequences, whole ones for each device where there are enough; else for groups of devices.
+
+    Of fewer than devices those from ``NEAR`` on are taken of which most groups have the same.
+    """
+    if sequences >= devices:
+        return sequences - sequences % devices
+    near = range(math.ceil(NEAR * sequences), sequences + 1)
+    return max(near, key=lambda each: (math.gcd(each, devices), each))
 
 
 def divisible(sequences: int, *, unit: int = 1) -> int:

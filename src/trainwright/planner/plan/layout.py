@@ -19,7 +19,7 @@ from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.search.candidates import divisors, parallel_plan, stage_counts, tensor_counts
-from trainwright.planner.search.layouts import compare, longer, plainest, splits
+from trainwright.planner.search.layouts import compare, executed, longer, plainest, splits
 from trainwright.spec.plan import Rejected
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ContextWay, Offload, ParallelPlan, Recompute, Schedule
@@ -270,7 +270,7 @@ def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
         each = ", ".join(map(str, divisors(work.batch_sequences // devices)))
         expected = f"all {devices} devices in dp_replicate or in dp_shard, micro_batch one of {each}"
         raise RecipeError("this layout cannot run", field="layout", seen=seen, expected=expected)
-    return Layouts.of(plans, ["none"] * len(plans), work)
+    return executed(Layouts.of(plans, ["none"] * len(plans), work), scenario.refuses)
 
 
 def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
@@ -340,8 +340,6 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     )
     problems = plan.problems(scenario.run.transformer, scenario.run.workload, scenario.run.cluster)
     problems += plan_problems(stack, plan)
-    if scenario.refuses is not None:
-        problems += scenario.refuses(plan, wanted.get("recompute", "none"))
     if problems:
         raise RecipeError("this layout cannot run: " + "; ".join(problems), field="layout")
     recomputes = _recomputes(wanted, plan)
@@ -354,7 +352,8 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
         sizes = [per_rank] if scenario.run.workload.update_in_backward else sizes
         plans = [replace(plan, micro_batch_sequences=each) for each in sizes]
     pairs = [(each, recompute) for each in plans for recompute in recomputes]
-    return Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], scenario.run.workload)
+    every = Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], scenario.run.workload)
+    return executed(every, scenario.refuses)
 
 
 def _recomputes(wanted: FixedLayout, plan: ParallelPlan) -> tuple[Recompute, ...]:

@@ -169,7 +169,8 @@ def _executed(run: RunSpec) -> Refuses | None:
         RecipeError: it executes none.
     """
     refuses = refuses_of(run)
-    if refuses is not None and (told := refuses(ParallelPlan(), "none")):
+    whole = ParallelPlan(micro_batch_sequences=run.workload.batch_sequences)
+    if refuses is not None and (told := refuses(whole, "none")):
         raise RecipeError("this trainer does not train it so: {reasons}", field="stack", reasons="; ".join(told))
     return refuses
 

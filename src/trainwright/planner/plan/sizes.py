@@ -10,7 +10,7 @@ from typing import Any
 from trainwright.core.errors import RecipeError, about
 from trainwright.core.frozen import dataclass
 from trainwright.core.units import at_least_one, format_count
-from trainwright.planner.cost.batches import critical_batch, divisible, refuse_longer, usual_batch
+from trainwright.planner.cost.batches import critical_batch, divisible, refuse_longer, sequences_over, usual_batch
 from trainwright.planner.counts.adapters import beside
 from trainwright.planner.counts.lengths import spread_of
 from trainwright.planner.counts.parameters import total_parameters
@@ -39,8 +39,6 @@ LARGE_PARAMETERS = 1e11
 BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
 """Of published runs: 4 M tokens for Llama 2 of all sizes (arXiv 2307.09288, section 2.2), 16 M for Llama 3 405B (arXiv
 2407.21783, table 4)."""
-NEAR = 0.9
-"""The least part of such a batch that is taken where more devices divide it."""
 TUNED_BATCH = 16
 """pytorch/torchtune@bd2a0fc7c:recipes/configs/llama3_1/8B_lora_single_device.yaml (2 x 8);
 modelscope/ms-swift@3602360a5:swift/trainers/arguments.py, lines 283-286."""
@@ -366,12 +364,7 @@ def _critical_sequences(question: Question, machines: ClusterSpec, sequence: int
     ceiling = LARGE_BATCH_CEILING_TOKENS if large else BATCH_CEILING_TOKENS
     critical = critical_batch(question.model, tokens)
     sequences = max(1, 1 << int(math.log2(max(1.0, min(critical.tokens, ceiling) / sequence))))
-    # Whole sequences for each device, where there are enough of them; else for as many groups of them as can be.
-    if sequences >= machines.devices:
-        sequences -= sequences % machines.devices
-    else:
-        near = range(math.ceil(NEAR * sequences), sequences + 1)
-        sequences = max(near, key=lambda each: (math.gcd(each, machines.devices), each))
+    sequences = sequences_over(sequences, machines.devices)
     source = (
         f"at most the critical batch of a run of {format_count(tokens)}, {critical.tokens / 1e6:,.2g}M "
         f"({critical.source}), and Llama's {format_count(ceiling)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainwright.core.units import YEAR_S
-from trainwright.planner.cost.batches import divisible
+from trainwright.planner.cost.batches import divisible, sequences_over, usual_batch
 from trainwright.planner.counts.images import batch_text
 from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.forecast.played import played
@@ -13,7 +13,7 @@ from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.layout import choose, mesh, otherwise
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.usual import alone_fields
-from trainwright.planner.search.changes import Change, changes, surest
+from trainwright.planner.search.changes import BatchOver, Change, changes, surest
 from trainwright.planner.search.fitting import with_room
 from trainwright.planner.search.layouts import ranked
 from trainwright.planner.search.variants import tuned_loss
@@ -37,7 +37,14 @@ def with_ways(made: Planned) -> Planned:
     run = replace(scenario.run, workload=made.plan.workload)
     roomy = with_memory_enough(scenario)
     unit = _s_per_token(roomy)
-    every = changes(run, source=scenario.source, usual=scenario.usual, frugal=scenario.tunes, unit=unit)
+    every = changes(
+        run,
+        source=scenario.source,
+        usual=scenario.usual,
+        frugal=scenario.tunes,
+        unit=unit,
+        batch_over=_batch_over(scenario),
+    )
     if scenario.tunes or (_is_guessed(scenario) and roomy.plan.estimate.seconds.mid > YEAR_S):
         # Nobody trains such a model anew there: adapters come first.
         every = tuple(sorted(every, key=lambda change: not change.trains_less))
@@ -62,6 +69,24 @@ def with_memory_enough(scenario: Scenario) -> Planned:
     return planned(scenario, replace(roomy, forecast=there))
 
 
+def _batch_over(scenario: Scenario) -> BatchOver | None:
+    """Returns the default batch on more devices, a multiple of these; None: somebody said it, or it stays the same."""
+    said = ("batch", "default") not in {(each.key, each.origin) for each in scenario.assumptions}
+    work, model = scenario.run.workload, scenario.run.model
+    if said:
+        return None
+
+    def tokens(devices: int) -> int:
+        if model.sees_images:
+            return usual_batch(model, devices, tunes=scenario.tunes)[0] * work.sequence_tokens
+        if scenario.tunes:
+            return (work.batch_sequences + -work.batch_sequences % devices) * work.sequence_tokens
+        whole = 1 << (work.batch_sequences - 1).bit_length()  # what was rounded down for fewer devices
+        return sequences_over(whole, devices) * work.sequence_tokens
+
+    return tokens
+
+
 def _is_guessed(scenario: Scenario) -> bool:
     """Returns whether nobody said what a model is trained on from the start: adapters are then tuned on examples."""
     return not scenario.tunes and ("length", "default") in {(each.key, each.origin) for each in scenario.assumptions}
@@ -71,7 +96,14 @@ def _with_surer(made: Planned) -> Planned:
     """Returns a plan that may not fit with the best change after which it surely does, where there is one."""
     scenario, unit = made.scenario, _s_per_token(made)
     run = replace(scenario.run, workload=made.plan.workload)
-    one = surest(run, source=scenario.source, usual=scenario.usual, frugal=scenario.tunes, unit=unit)
+    one = surest(
+        run,
+        source=scenario.source,
+        usual=scenario.usual,
+        frugal=scenario.tunes,
+        unit=unit,
+        batch_over=_batch_over(scenario),
+    )
     other = _laid_out(scenario, unit)
     found = [other] if other is not None and not other.best.unsure else []
     found += [] if one is None or (one.trains_less and not scenario.tunes) else [_freed(scenario, one)]
@@ -143,8 +175,6 @@ def _freed(scenario: Scenario, change: Change) -> Change:
     if change.trains_less and not (scenario.tunes or _is_guessed(scenario)):
         same = {"sequence_tokens": str(work.sequence_tokens), "batch_tokens": str(work.step_tokens)}
         fields |= {"packing": "on", **same}
-    if "on" in change.fields and scenario.tunes and work.batch_sequences % change.devices:
-        fields["batch_tokens"] = str(work.batch_tokens)  # more devices would have a larger one by default
     usual, best = scenario.usual, change.best
     freed = []
     if usual.get("offload", best.parallel.offload) != best.parallel.offload:

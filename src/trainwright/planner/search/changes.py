@@ -5,7 +5,7 @@ Layouts, micro batches and recomputation are tried by every search; a change is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
 from trainwright.core.errors import RecipeError
@@ -86,6 +86,10 @@ class Change:
         return f"{time}{less}{'; uncertain' if self.best.unsure else ''}{other}"
 
 
+BatchOver = Callable[[int], int]
+"""The tokens of a step's batch on so many devices, where nobody asked for a batch."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Known:
     """What no change touches; ``unit``: device-seconds of the unchanged run for a token, were there memory for it."""
@@ -95,6 +99,7 @@ class _Known:
     unit: float
     frugal: bool
     """What surely fits comes first, as in the plan that the change leads to."""
+    batch_over: BatchOver | None
 
 
 def changes(
@@ -105,6 +110,7 @@ def changes(
     most_devices: int = 16_384,
     usual: FixedLayout | None = None,
     frugal: bool = False,
+    batch_over: BatchOver | None = None,
 ) -> tuple[Change, ...]:
     """Returns the changes after which the run fits; the best of several together where no single one is enough.
 
@@ -118,8 +124,11 @@ def changes(
         most_devices: of a larger cluster.
         usual: parts of a layout that the software fixes by itself, whatever is changed.
         frugal: layouts are chosen as where a model is tuned; where adapters are trained they always are.
+        batch_over: the batch on more devices; None: the run's.
     """
-    known = _Known(search=Fitting(source), usual=usual or FixedLayout(), unit=unit, frugal=frugal)
+    known = _Known(
+        search=Fitting(source), usual=usual or FixedLayout(), unit=unit, frugal=frugal, batch_over=batch_over
+    )
     every = list(singles(run))
     fitting = _those_that_fit(every, run, known)
     fitting += _on_more(run, most_devices, known)
@@ -131,13 +140,21 @@ def changes(
 
 
 def surest(
-    run: RunSpec, *, unit: float, source: RateSource = CATALOGUE, usual: FixedLayout | None = None, frugal: bool = False
+    run: RunSpec,
+    *,
+    unit: float,
+    source: RateSource = CATALOGUE,
+    usual: FixedLayout | None = None,
+    frugal: bool = False,
+    batch_over: BatchOver | None = None,
 ) -> Change | None:
     """Returns the best change after which a run surely fits that may not; None where a single one is not enough.
 
     Only what can be asked for is looked at. Arguments are those of ``changes``, and so are errors.
     """
-    known = _Known(search=Fitting(source), usual=usual or FixedLayout(), unit=unit, frugal=frugal)
+    known = _Known(
+        search=Fitting(source), usual=usual or FixedLayout(), unit=unit, frugal=frugal, batch_over=batch_over
+    )
     again = [Variant(name=f"recompute {each}", recompute=each, fields={"recompute": each}) for each in RECOMPUTES[1:]]
     fitting = _those_that_fit([*(again if run.model.is_divisible else ()), *singles(run)], run, known)
     fitting += _on_more(run, 2 * run.cluster.devices, known)
@@ -149,7 +166,8 @@ def _on_more(run: RunSpec, most_devices: int, known: _Known) -> list[Change]:
     """Returns the fewest devices on which the run fits, and where that is not sure the fewest on which it is."""
     found: list[Change] = []
     for more in larger(run.cluster, most_devices):
-        variant = Variant(name=f"{more.devices:,} devices", fields={"on": more.name})
+        batch = run.workload.batch_tokens if known.batch_over is None else known.batch_over(more.devices)
+        variant = Variant(name=f"{more.devices:,} devices", fields={"on": more.name}, changed={"batch_tokens": batch})
         change = _tried(variant, replace(run, cluster=more), known)
         if change is not None and not (found and change.best.unsure):
             found.append(replace(change, unusual=True))
@@ -212,7 +230,7 @@ def _tried(variant: Variant, run: RunSpec, known: _Known) -> Change | None:
         check_switches(run, layout)
         # A plan of the changed run has to choose the same.
         frugal = known.frugal or variant.trains_less
-        best = known.search.best(run, layout, frugal=frugal)
+        best = known.search.best(run, layout, frugal=frugal, refuses=refuses_of(run))
     except RecipeError:  # its software does not run it, or the source has no rate for what is asked of the device
         return None
     if best is None:
@@ -222,9 +240,6 @@ def _tried(variant: Variant, run: RunSpec, known: _Known) -> Change | None:
     # Nobody measured that what moves bytes is faster: it is ranked by the same layout without.
     counted = moved_slowdown(best) if variant.moves and slowdown < 1 else slowdown
     (found,) = ranked(best, cluster.device)
-    refuses = refuses_of(run)
-    if refuses is not None and refuses(found.parallel, found.recompute):
-        return None
     return Change(
         name=variant.name,
         slowdown=slowdown,

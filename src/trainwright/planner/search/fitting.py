@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.counts.kernels import RateSource
@@ -18,8 +19,8 @@ from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.rates.catalogue import CATALOGUE
-from trainwright.planner.search.candidates import Candidates, candidates
-from trainwright.planner.search.layouts import is_wasteful, rated, refuse_unknown_rate
+from trainwright.planner.search.candidates import Candidates, candidates, parallel_plan
+from trainwright.planner.search.layouts import Compared, Refuses, is_wasteful, rated, refuse_unknown_rate
 from trainwright.planner.search.memo import within
 from trainwright.spec.run import RunSpec
 
@@ -43,21 +44,30 @@ class Fitting:
     listed: dict[tuple[object, ...], Candidates] = field(default_factory=dict)
     """Candidates by all that they depend on beside model and software."""
 
-    def best(self, run: RunSpec, layout: FixedLayout, *, frugal: bool = False) -> Forecast | None:
+    def best(
+        self, run: RunSpec, layout: FixedLayout, *, frugal: bool = False, refuses: Refuses | None = None
+    ) -> Forecast | None:
         """Returns the forecast [1] of the layout that ``compare`` puts first on the whole cluster; None: none fits.
+
+        What ``refuses`` gives reasons against is left out.
 
         Raises:
             RecipeError: as ``compare``.
         """
         refuse_unknown_rate(run)
         # The sensible ones are some of all: what keeps all from fitting keeps those, which is most often so.
-        found = self._fitting(run, layout, wasteful=True)
-        if found is not None and not is_wasteful(layout) and run.cluster.devices > 1:  # one divides nothing
-            found = self._fitting(run, layout, wasteful=False) or found
-        if found is None:
+        every = self._fitting(run, layout, wasteful=True)
+        if every is None:
             return None
-        compared = rated(run, *found, self.source, frugal=frugal)
-        return compared.forecast(compared.order()[:1])
+        sensible = None
+        if not is_wasteful(layout) and run.cluster.devices > 1:  # one divides nothing
+            sensible = self._fitting(run, layout, wasteful=False)
+        for found in (sensible, every):
+            compared = None if found is None else rated(run, *found, self.source, frugal=frugal)
+            place = None if compared is None else _first(compared, refuses)
+            if compared is not None and place is not None:
+                return compared.forecast(place)
+        return None
 
     def _fitting(self, run: RunSpec, layout: FixedLayout, *, wasteful: bool) -> tuple[Candidates, MemoryTable] | None:
         """Returns the candidates whose states have room, and what they need; None where none of them fits."""
@@ -85,3 +95,12 @@ class Fitting:
         left = self.listed[key]
         layouts = replace(left.layouts, offload=np.full(len(left.layouts), float(OFFLOADS.index(moved))))
         return replace(left, layouts=layouts)
+
+
+def _first(compared: Compared, refuses: Refuses | None) -> NDArray[np.intp] | None:
+    """Returns the place [1] of the best that is not refused; None: all are."""
+    order = compared.order()
+    if refuses is None:
+        return order[:1]
+    each = (np.asarray([place]) for place in order if not refuses(*parallel_plan(compared.layouts, place)))
+    return next(each, None)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.core.registry import load
-from trainwright.hardware.catalogue.stacks import OURS
 from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout, Layouts, Numbers, taken
@@ -30,8 +29,6 @@ from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
 
 Refuses = Callable[[ParallelPlan, Recompute], tuple[str, ...]]
 """Says why what trains does not execute a layout; nothing where it does."""
-TRAINER = "trainwright.stages.plan.executed:refuses"
-"""What says so of this project's trainer."""
 UNSURE = (1.0, 1.1, 1.21)
 """How much slower than a layout that surely fits one counts by its ``MemoryTable.doubt``."""
 UNSURE_TUNED = (1.0, 2.0, 3.0)
@@ -120,8 +117,9 @@ class Compared:
 
 
 def refuses_of(run: RunSpec) -> Refuses | None:
-    """Returns why this project's trainer does not execute layouts of a run; None: other software is to train it."""
-    return cast("Refuses", load(TRAINER, kind="layout")(run)) if run.stack.name == OURS else None
+    """Returns what says why the run's software does not execute layouts of it; None: nothing says so."""
+    rule = run.stack.runs.refuses
+    return cast("Refuses", load(rule, kind="layout")(run)) if rule else None
 
 
 def longer(doubt: NDArray[np.int_], *, frugal: bool) -> Numbers:
@@ -280,9 +278,26 @@ def rated(run: RunSpec, left: Candidates, memory: MemoryTable, source: RateSourc
     )
 
 
+def executed(layouts: Layouts, refuses: Refuses | None) -> Layouts:
+    """Returns the layouts that are not refused.
+
+    Raises:
+        RecipeError: all are; says why the first is.
+    """
+    reasons = [] if refuses is None else _reasons(layouts, refuses)
+    if reasons and all(reasons):
+        raise RecipeError("this layout cannot run: {reasons}", field="layout", reasons=reasons[0])
+    return layouts.take(np.flatnonzero([not each for each in reasons])) if any(reasons) else layouts
+
+
+def _reasons(layouts: Layouts, refuses: Refuses) -> list[str]:
+    """Returns why each layout is not executed; empty where it is."""
+    return ["; ".join(refuses(*parallel_plan(layouts, place))) for place in range(len(layouts))]
+
+
 def _executed(left: Candidates, refuses: Refuses) -> Candidates:
     """Returns the layouts that are not refused; the others are counted by their reasons."""
-    reasons = ["; ".join(refuses(*parallel_plan(left.layouts, place))) for place in range(len(left.layouts))]
+    reasons = _reasons(left.layouts, refuses)
     kept = np.asarray([not each for each in reasons], dtype=np.bool_)
     counts = Counter(each for each in reasons if each)
     pruned = (Pruned(rule="not executed", reason=reason, layouts=count) for reason, count in counts.items())

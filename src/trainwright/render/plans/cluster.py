@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trainwright.core.money import format_usd
@@ -64,11 +65,19 @@ def _show_verdict(plan: Plan, page: Page) -> None:
 
 
 def show(
-    plan: Plan, planned: Planned, question: Question, page: Page, *, following: str = "", offered: str = ""
+    plan: Plan,
+    planned: Planned,
+    question: Question,
+    page: Page,
+    *,
+    following: str = "",
+    offered: str = "",
+    asked_by: Sequence[str] = (),
 ) -> None:
     """Shows the plan as text: the first screen, with every table where all is wanted.
 
-    ``following`` is the command to type next, ``offered`` what makes an uncertain plan sure, or a sure one faster.
+    ``following`` is the command to type next, ``offered`` what makes an uncertain plan sure, or a sure one faster,
+    ``asked_by`` the options that ask for each of the plan's changes.
     """
     estimate, work = plan.estimate, plan.workload
     _show_verdict(plan, page)
@@ -98,11 +107,23 @@ def show(
         page.line(offered)
     if page.verbose:
         _show_tables(plan, planned, page)
-    if plan.rejected and (page.verbose or estimate.fit == "does not fit"):
-        page.line()
-        title = ("would make it fit", "at") if estimate.fit == "does not fit" else ("not chosen", "because")
-        page.table(title, [(other.name, other.reason) for other in plan.rejected])
+    _show_others(plan, page, asked_by)
     show_first(page, plan, following=following)
+
+
+def _show_others(plan: Plan, page: Page, asked_by: Sequence[str]) -> None:
+    """Shows what would make a plan fit with the options that ask for it; of one that fits what was not chosen."""
+    others = [(other.name, other.reason) for other in plan.rejected]
+    if not others or not (page.verbose or plan.estimate.fit == "does not fit"):
+        return
+    page.line()
+    if plan.estimate.fit != "does not fit":
+        page.table(("not chosen", "because"), others)
+    elif not any(asked_by):
+        page.table(("would make it fit", "at"), others)
+    else:
+        rows = [(*other, asked) for other, asked in zip(others, asked_by, strict=True)]
+        page.table(("would make it fit", "at", "asked by"), rows)
 
 
 def _with_room(plan: Plan, roomy: Plan) -> str:

@@ -12,15 +12,19 @@ from trainwright.spec.workload import ParallelPlan, Recompute, Workload
 
 OF_LAYOUTS = "trainwright.stages.train.layout:refusals"
 OF_PARTS = "trainwright.model.experts.refusals:refusals"
+OF_BATCHES = "trainwright.model.vision.refusals:of_batches"
+OF_RECOMPUTE = "trainwright.model.kernels.refusals:of_recompute"
 
 
 def refuses(run: RunSpec) -> Callable[[ParallelPlan, Recompute], tuple[str, ...]]:
     """Returns what says why a layout of ``run`` is not executed, a line for each reason; nothing where it is."""
     model, work = run.model, run.workload
-    of_layouts, of_parts, optimizer = load(OF_LAYOUTS, kind="layout"), load(OF_PARTS, kind="layout"), _keys(work)
+    of_layouts, of_recompute = load(OF_LAYOUTS, kind="layout"), load(OF_RECOMPUTE, kind="kernel")
+    frozen = None if work.adapter is None else work.adapter.frozen
+    always, optimizer = _of_run(run), _keys(work)
 
     def reasons(parallel: ParallelPlan, recompute: Recompute) -> tuple[str, ...]:
-        told: tuple[str, ...] = of_layouts(
+        of_layout: tuple[str, ...] = of_layouts(
             parallel,
             recompute=recompute,
             blocks=model.blocks,
@@ -28,18 +32,39 @@ def refuses(run: RunSpec) -> Callable[[ParallelPlan, Recompute], tuple[str, ...]
             optimizer=optimizer,
             precision=work.precision,
             adapts=work.adapter is not None,
-            quantised=work.adapter is not None and work.adapter.frozen == "nf4",
+            quantised=frozen == "nf4",
+            offloads=work.activation_offload,
         )
-        if isinstance(model, ModelSpec) and (model.experts or model.latent or model.sinks):
-            how = {"precision": work.precision, "optimizer": work.optimizer, "moments": work.moments}
-            told += of_parts(model, parallel, kernels=run.kernels, **how)
-        return told
+        told = (*always, *of_recompute(run.kernels, recompute), *of_layout)
+        if not isinstance(model, ModelSpec):
+            of_batches, micro = load(OF_BATCHES, kind="layout"), parallel.micro_batch_sequences
+            batch = work.batch_sequences
+            return (*told, *of_batches(batch, micro, ranks=parallel.ranks, precision=work.precision))
+        if not (model.experts or model.latent or model.sinks):
+            return told
+        how = {"precision": work.precision, "optimizer": work.optimizer, "moments": work.moments, "frozen": frozen}
+        return (*told, *load(OF_PARTS, kind="layout")(model, parallel, kernels=run.kernels, **how))
 
     return reasons
+
+
+def _of_run(run: RunSpec) -> tuple[str, ...]:
+    """Returns why a run is not executed in any layout, beside what rules of layouts say: a recipe has no such keys."""
+    model, work = run.model, run.workload
+    told: tuple[str, ...] = ()
+    if isinstance(model, ModelSpec) and model.further_layers:
+        why = "no network of this trainer predicts further tokens; set `further_layers` to 0"
+        told = (f"further_layers={model.further_layers}: {why}",)
+    if work.moments not in (None, "fp32") and not _has_moments(work):
+        told += (f"moments={work.moments}: those of {work.optimizer} are in fp32; leave moments out",)
+    return told
+
+
+def _has_moments(work: Workload) -> bool:
+    return "moments" in type(_keys(work)).model_fields
 
 
 def _keys(work: Workload) -> OptimizerSection:
     """Returns a recipe's keys of the optimizer that a workload counts."""
     keys = OPTIMIZER_KEYS["sgd" if work.optimizer == "plain-sgd" else work.optimizer]
-    asked = {"moments": work.moments} if work.moments and "moments" in keys.model_fields else {}
-    return keys.model_validate(asked)
+    return keys.model_validate({"moments": work.moments} if work.moments and "moments" in keys.model_fields else {})

@@ -105,7 +105,7 @@ def _method(recipe: Recipe) -> Iterator[TrainwrightError]:
     """Yields why the adapters that are asked for cannot be; that there is a base is known where steps are wired."""
     method = recipe.train.method
     if method.frozen == "nf4":
-        yield from _quantised(recipe)
+        yield from _quantised()
     if method.adapts and recipe.model.convolutions is None:  # what batch norms refuse is said of the layout
         try:
             placed(recipe.model_spec(vocabulary=1), method.targets)
@@ -113,12 +113,9 @@ def _method(recipe: Recipe) -> Iterator[TrainwrightError]:
             yield error.at("train.method.targets")
 
 
-def _quantised(recipe: Recipe) -> Iterator[TrainwrightError]:
-    """Yields why a base cannot be kept in nf4."""
+def _quantised() -> Iterator[TrainwrightError]:
+    """Yields that what keeps a base in nf4 is not installed."""
     where = "train.method.frozen"
-    if recipe.model.experts is not None:
-        fix = "set train.method.frozen=auto"
-        yield RecipeError("experts are stacks of matrices, which nf4 is not made of", where=where, seen="nf4", fix=fix)
     if find_spec(NF4_PACKAGE) is None:
         yield MachineError(
             "weights in nf4 are kept by {package}, which is not installed",

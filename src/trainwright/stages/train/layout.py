@@ -42,12 +42,13 @@ def refusals(
     precision: str | None = None,
     adapts: bool = False,
     quantised: bool = False,
+    offloads: bool = False,
 ) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
 
     ``divides``: whether the task's sequences may lie on several ranks, ``pipelines``: whether its network may, in
     stages, ``tensors``: with matrices that are cut. ``optimizer``: the recipe's, where it is known. ``adapts``:
-    adapters are trained, ``quantised``: beside a base in nf4.
+    adapters are trained, ``quantised``: beside a base in nf4. ``offloads``: activations are in the host's memory.
     """
     alone: tuple[str, ...] = ()
     if parallel.offload not in OFFLOADS:
@@ -62,6 +63,8 @@ def refusals(
         alone += (f"pp={parallel.pp}: the task needs its network on each rank; set pp=1",)
     if parallel.tp > 1 and not tensors:
         alone += (f"tp={parallel.tp}: the task compares all logits of a token on one rank; set tp=1",)
+    if offloads and recompute == "selective":
+        alone += ("recompute=selective: activation_offload moves nothing that it keeps; set recompute=none or full",)
     alone += () if optimizer is None else optimizer.refusals(parallel)
     if adapts:
         alone += load(OF_ADAPTERS, kind="layout")(parallel, precision, quantised=quantised, recompute=recompute)
@@ -94,6 +97,7 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
                 precision=work.precision,
                 adapts=work.adapter is not None,
                 quantised=work.adapter is not None and work.adapter.frozen == "nf4",
+                offloads=work.activation_offload,
             ),
         )
 
@@ -104,8 +108,9 @@ def of_parts(recipe: Recipe, model: AnyModel, parallel: ParallelPlan, *, precisi
     """Returns why a model's experts, latent attention or sinks are not trained so."""
     if not isinstance(model, ModelSpec) or not (model.experts or model.latent or model.sinks):
         return ()
-    optimizer = recipe.train.optimizer
+    optimizer, method = recipe.train.optimizer, recipe.train.method
     how = {"precision": precision, "optimizer": optimizer.name, "moments": optimizer.reduced_moments}
+    how["frozen"] = method.frozen if method.adapts else None
     reasons: tuple[str, ...] = load(OF_PARTS, kind="layout")(model, parallel, kernels=recipe.train.exec.kernels, **how)
     return reasons
 

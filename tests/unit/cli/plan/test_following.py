@@ -106,6 +106,21 @@ def test_what_may_not_fit_names_the_command_of_a_plan_that_surely_does(capsys):
     assert surely.startswith("fits: ") and "surely fits with" not in surely
 
 
+def test_what_would_make_a_run_fit_says_what_to_type(capsys):
+    asked = ["plan", "--model", "llama3-70b", "--on", "8xh100-sxm", "--tokens", "100B"]
+    assert cli.main(asked) == 1
+    lines = capsys.readouterr().out.splitlines()
+    (first,) = [place for place, line in enumerate(lines) if line.startswith("would make it fit")]
+    place, rows = lines[first].index("asked by"), lines[first + 1 : lines.index("", first)]
+    assert len(rows) > 5
+    for row in rows:
+        options = shlex.split(row[place:])
+        kept = asked if "--on" not in options else [*asked[:3], *asked[5:]]
+        assert cli.main([*kept, *options]) == 0, row
+        told = capsys.readouterr().out.splitlines()[0]
+        assert told.startswith("fits") != ("uncertain" in row), (row, told)
+
+
 def test_images_that_devices_do_not_divide_name_the_command_of_a_batch_that_they_do(capsys):
     asked = ["plan", "--model", "vit-b-16", "--on", "7xa100-sxm-80gb", "--batch", "1024"]
     assert cli.main(asked) == 0

@@ -15,7 +15,7 @@ SINKS = {"sinks": True}
 
 
 def reasons(tiny, parts, *, layout=None, **how):
-    usual = {"precision": "bf16", "optimizer": "adamw", "moments": None, "kernels": DEFAULT_KERNELS}
+    usual = {"precision": "bf16", "optimizer": "adamw", "moments": None, "frozen": None, "kernels": DEFAULT_KERNELS}
     return refusals(replace(tiny.spec("llama"), **parts), ParallelPlan(**(layout or {})), **(usual | how))
 
 
@@ -31,6 +31,7 @@ def reasons(tiny, parts, *, layout=None, **how):
         (EXPERTS, {}, {"optimizer": "muon"}, "train.optimizer.name=muon"),
         (EXPERTS, {}, {"optimizer": "adafactor"}, "train.optimizer.name=adafactor"),
         (EXPERTS, {}, {"moments": "int8"}, "train.optimizer.moments=int8"),
+        (EXPERTS, {}, {"frozen": "nf4"}, "train.method.frozen=nf4: experts are stacks"),
         (EXPERTS, {}, {"kernels": KernelChoice(cuda_graphs=True)}, "cuda_graphs"),
         (LATENT, {}, {"kernels": KernelChoice(attention="flex")}, "attention=flex: latent"),
         (SINKS, {}, {"kernels": KernelChoice(attention="fa3")}, "attention=fa3: it gives no place to sinks"),

@@ -109,15 +109,28 @@ def test_what_surely_fits_takes_the_time_that_is_told(name, on):
     assert ratio == pytest.approx(change.slowdown, rel=0.02)
 
 
-def test_more_devices_are_told_with_the_batch_that_they_are_asked_for_with():
-    asked = Question(model=catalogue_model("llama3-70b"), on="8xh100-sxm", method="full")
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("llama3-70b", {"on": "8xh100-sxm", "method": "full"}),
+        ("llama3-70b", {"on": "8xh100-sxm", "method": "full", "batch_tokens": 16 * 2048}),
+        ("llama3-70b", {"on": "8xa100-sxm-40gb", "method": "full", "stack": "torchtune"}),
+        ("mixtral-8x7b", {"on": "2xh100-sxm", "method": "full"}),
+        ("llama3-8b", {"on": "3xrtx-4090"}),
+        ("resnet-50", {"on": "rtx-4090", "batch_tokens": 4096, "layout": {"micro_batch": 4096}}),
+    ],
+)
+def test_more_devices_are_told_with_the_batch_that_they_have_then(name, asked):
+    asked = Question(model=catalogue_model(name), **asked)
     made = with_ways(planned(scenario_of(asked)))
-    (change,) = [each for each in made.changes if each.name == "32 devices"]
-    fields = dict(change.fields)
-    assert fields["batch_tokens"] == str(made.plan.workload.batch_tokens), "16 examples; by default 32 devices have 32"
-    then = planned(scenario_of(replace(asked, on=fields.pop("on"), **read_fields(fields)))).plan
-    ratio = made.plan.roomy.estimate.tokens_per_s / then.estimate.tokens_per_s * 4
-    assert ratio == pytest.approx(change.slowdown, rel=0.02)
+    more = [each for each in made.changes if "on" in each.fields]
+    assert more
+    for change in more:
+        fields = dict(change.fields)
+        then = planned(scenario_of(replace(asked, on=fields.pop("on"), **read_fields(fields)))).plan
+        assert then.parallel == change.best.parallel
+        ratio = made.plan.roomy.estimate.tokens_per_s / then.estimate.tokens_per_s
+        assert ratio * change.devices / made.plan.cluster.devices == pytest.approx(change.slowdown), change.name
 
 
 @pytest.mark.parametrize(

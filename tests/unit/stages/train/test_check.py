@@ -80,7 +80,7 @@ def test_a_base_in_nf4_needs_its_library_and_no_experts(tmp_path, monkeypatch) -
     monkeypatch.setattr(check, "find_spec", lambda name: object())
     assert of(tmp_path, *NF4) == []
     (line,) = of(tmp_path, *NF4, *MIXTRAL)
-    assert line.startswith("train.method.frozen: experts are stacks of matrices")
+    assert "train.method.frozen=nf4: experts are stacks of matrices, which nf4 is not made of; set train.method" in line
     (line,) = of(tmp_path, *NF4, "train.exec.layout.dp_shard=2")
     assert "dp_shard=2: matrices in nf4 are not divided; set dp_shard=1" in line
     monkeypatch.setattr(check, "find_spec", lambda name: None)

@@ -296,7 +296,7 @@ def test_plans_divide_by_the_axes_that_the_trainer_executes(method) -> None:
 @pytest.mark.parametrize("name", ["qwen3-30b-a3b", "deepseek-v3", "gpt-oss-20b"])
 def test_plans_divide_models_with_parts_of_their_own_by_the_axes_that_the_trainer_executes(name) -> None:
     shape, runs = model(name), read_stack("trainwright").runs
-    how = {"precision": "bf16", "optimizer": "adamw", "moments": None, "kernels": KernelChoice()}
+    how = {"precision": "bf16", "optimizer": "adamw", "moments": None, "frozen": None, "kernels": KernelChoice()}
     part = "sinks" if shape.sinks else "latent" if shape.latent else "experts"
     for axis in ("tp", "cp", "pp", "dp_replicate", "dp_shard"):
         assert bool(of_experts(shape, ParallelPlan(**{axis: 2}), **how)) == (axis not in runs.of_models[part]), axis

@@ -90,6 +90,8 @@ class OptimizerSection(Section):
         if parallel.pp > 1 and any(group.frozen for group in self.groups):
             why = "a stage whose parameters are all frozen has nothing to differentiate"
             return (f"pp={parallel.pp}: {why}; set pp=1, or freeze nothing",)
+        if parallel.offload == "optimizer" and self.name != "adamw":
+            return (f"offload=optimizer: only AdamW updates on the host, not {self.name}; set offload=none",)
         if self.needs_whole_matrices:
             why = f"{self.name} keeps means over the rows and columns of whole matrices"
             tp = (f"tp={parallel.tp}: {why}; set tp=1",) if parallel.tp > 1 else ()
