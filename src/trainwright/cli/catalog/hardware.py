@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from trainwright.spec.device import Price
 
 
+OWN = "own"
+"""The cloud of prices that stand in no list (``catalog/clouds/own.toml``)."""
+
+
 def configure(parser: CommandParser) -> None:
     """Subcommands list, show and compare."""
     from trainwright.hardware.prices.cards import Order
@@ -34,7 +38,7 @@ def configure(parser: CommandParser) -> None:
     priced = parser.add_subcommand("prices", "list the prices in use, or add one of your own: prices add")
     priced.add_argument("action", nargs="?", choices=("add",), help="put a price into your own list")
     priced.add_argument("--device", metavar="NAME", help="only this device, or whose price it is")
-    priced.add_argument("--cloud", metavar="NAME", help="only this cloud, or who asks it")
+    priced.add_argument("--cloud", metavar="NAME", help="only this cloud, or who asks it (added: own, an offer of your own)")
     priced.add_argument("--region", metavar="NAME", help="only in this region, or where it holds: eu, us-east-1")
     priced.add_argument("--price-kind", metavar="KIND", help="on_demand, spot or reserved (added: on_demand)")
     priced.add_argument("--usd", metavar="USD", help="for a device and hour, in prices add")
@@ -104,7 +108,7 @@ def _prices(args: argparse.Namespace, output: Output, prices: PriceList) -> int:
     if adds and where is not None and len(where) > 1:
         raise RecipeError("a price holds in one region", where="--region", seen=args.region, fix="add it for each")
     if adds:
-        return _add(args, output, name, None if seller is None else seller.title, kind or "on_demand")
+        return _add(args, output, name, (seller or cloud(OWN)).title, kind or "on_demand")
     if args.usd is not None:
         raise RecipeError("a price to add", where="--usd", fix="trainwright hardware prices add --usd ...")
     provider = None if seller is None else seller.slug
@@ -146,7 +150,7 @@ def _nothing(
     return no_price([text for text, _ in given], [text for text, only in given if not _listed(prices, *only)])
 
 
-def _add(args: argparse.Namespace, output: Output, device: str | None, seller: str | None, kind: str) -> int:
+def _add(args: argparse.Namespace, output: Output, device: str | None, seller: str, kind: str) -> int:
     from datetime import UTC, datetime
 
     from trainwright.core.money import parse_usd
@@ -154,11 +158,9 @@ def _add(args: argparse.Namespace, output: Output, device: str | None, seller: s
     from trainwright.hardware.prices.price_list import refusal
     from trainwright.pipeline.question_fields import devices_priced
 
-    for option, value in (("--device", device), ("--cloud", seller), ("--usd", args.usd)):
+    for option, value in (("--device", device), ("--usd", args.usd)):
         if value is None:
-            another = "for an offer of somebody else: trainwright recommend --price DEVICE=USD"
-            fix = another if option == "--cloud" else None
-            raise RecipeError("a price needs its device, its cloud and its dollars", where=option, fix=fix)
+            raise RecipeError("a price needs its device and its dollars", where=option)
     try:
         usd = parse_usd(args.usd) / devices_priced(args.device)
         if usd == 0:
@@ -168,7 +170,7 @@ def _add(args: argparse.Namespace, output: Output, device: str | None, seller: s
     today = datetime.now(UTC).date().isoformat()
     row = {
         "device": str(device),
-        "provider": str(seller),
+        "provider": seller,
         "kind": kind,
         "usd_per_device_hour": f"{usd:.6g}",
         "region": (args.region or "").strip(),

@@ -187,7 +187,7 @@ def test_a_price_may_hold_in_a_region_that_no_list_has_and_is_found_there(capsys
     ("arguments", "line"),
     [
         (["add", "--cloud", "aws", "--usd", "1"], "--device: a price needs its device"),
-        (["add", "--device", "t4", "--usd", "1"], "--cloud: a price needs"),
+        (["add", "--usd", "1"], "--device: a price needs"),
         (["add", "--device", "t4", "--cloud", "aws"], "--usd: a price needs"),
         (["add", "--device", "t4", "--cloud", "aws", "--usd", "0"], "--usd: a price is above zero"),
         (["add", "--device", "t4", "--cloud", "aws", "--usd", "700"], "--usd: this price would stand in no list"),
@@ -209,3 +209,14 @@ def test_a_price_may_hold_in_a_region_that_no_list_has_and_is_found_there(capsys
 def test_a_bad_price_is_one_line(capsys, arguments, line):
     assert main(["hardware", "prices", *arguments]) == 2
     assert line in capsys.readouterr().err
+
+
+def test_an_offer_of_no_listed_cloud_is_ones_own(capsys):
+    asked = ["plan", "--model", "llama3-8b", "--on", "8xmi300x"]
+    assert main(asked) == 0 and "price unknown" in capsys.readouterr().out
+    assert main(["hardware", "prices", "add", "--device", "mi300x", "--usd", "2.2"]) == 0
+    assert main(["hardware", "prices", "--cloud", "own"]) == 0
+    assert "your own offer" in capsys.readouterr().out
+    assert main(asked) == 0
+    out = capsys.readouterr().out
+    assert "price unknown" not in out and "$2.20 per device and hour" in out and "your own offer" in out
