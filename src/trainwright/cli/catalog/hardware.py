@@ -38,7 +38,9 @@ def configure(parser: CommandParser) -> None:
     priced = parser.add_subcommand("prices", "list the prices in use, or add one of your own: prices add")
     priced.add_argument("action", nargs="?", choices=("add",), help="put a price into your own list")
     priced.add_argument("--device", metavar="NAME", help="only this device, or whose price it is")
-    priced.add_argument("--cloud", metavar="NAME", help="only this cloud, or who asks it (added: own, an offer of your own)")
+    priced.add_argument(
+        "--cloud", metavar="NAME", help="only this cloud, or who asks it (added: own, an offer of your own)"
+    )
     priced.add_argument("--region", metavar="NAME", help="only in this region, or where it holds: eu, us-east-1")
     priced.add_argument("--price-kind", metavar="KIND", help="on_demand, spot or reserved (added: on_demand)")
     priced.add_argument("--usd", metavar="USD", help="for a device and hour, in prices add")

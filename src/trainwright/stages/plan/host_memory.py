@@ -18,7 +18,7 @@ def with_bus(here: Here, section: TrainSection) -> Here:
     """Returns the machine with its devices' bus to host memory, where the training sends something over it.
 
     Raises:
-        RecipeError: the device's memory is the host's; or the training's optimizer has no update on the host.
+        RecipeError: the device's memory is the host's.
     """
     layout = section.exec.layout
     updates = isinstance(layout, LayoutSection) and layout.offload == "optimizer"
@@ -36,8 +36,6 @@ def with_bus(here: Here, section: TrainSection) -> Here:
             fix=f"set train.{key}={least}" + ("" if updates else "; train.recompute=full keeps less"),
             what="the optimizer's state" if updates else "activations",
         )
-    if updates:
-        section.optimizer.check_updates_on_host()
     if node.bus is not None:
         return here
     text = "nobody has listed this device's" if known is None else "catalogue: nodes with this device"

@@ -13,7 +13,11 @@ def test_every_device_that_a_cloud_names_is_in_the_catalogue():
     for each in clouds():
         named = {*each.accelerators.values(), *each.instance_prefixes.values(), *(i.device for i in each.instances)}
         assert named <= set(device_names()), each.slug
-        assert each.source and each.recorded and (each.feed or each.instances or each.title in listed or each.slug == "own"), each.slug
+        assert (
+            each.source
+            and each.recorded
+            and (each.feed or each.instances or each.title in listed or each.slug == "own")
+        ), each.slug
 
 
 @pytest.mark.parametrize(

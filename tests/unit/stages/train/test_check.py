@@ -64,6 +64,7 @@ MIXTRAL = ("model.family=mixtral", "model.experts={count: 4, active: 2, ffn_widt
         ([*MIXTRAL, "train.exec.layout={dp_shard: 2, tp: 2}"], "tp=2: a model with experts"),
         ([*MIXTRAL, "train.optimizer.name=muon"], "train.optimizer.name=muon: it takes matrices one by one"),
         (["train.exec.layout={pp: 2, dp_shard: 2, zero_stage: 2}"], "zero_stage=2: a pipeline"),
+        (["train.exec.layout={offload: optimizer}", "train.optimizer.name=muon"], "offload=optimizer: only AdamW"),
         (["train.exec.layout={pp: 2, schedule: zero_bubble}", "train.exec.compile=true"], "compile=True: "),
     ],
 )

@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.sections.base import Section
@@ -101,12 +100,6 @@ class OptimizerSection(Section):
             rows = "moments in int8 have one scale for 256 numbers of a whole row"
             return (f"tp={parallel.tp}: {rows}; set tp=1 or train.optimizer.moments=bf16",)
         return ()
-
-    def check_updates_on_host(self) -> None:
-        """Raises RecipeError for an optimizer whose update is written for the device that trains alone: not AdamW."""
-        if self.name != "adamw":
-            at = {"where": "train.optimizer.name", "seen": self.name, "expected": "adamw"}
-            raise RecipeError("only AdamW updates on the host", **at, fix="set train.exec.layout.offload=none")
 
 
 class AdamWSection(OptimizerSection):

@@ -17,7 +17,7 @@ from trainwright.model.network import Network
 from trainwright.runtime.device import pins
 from trainwright.runtime.norms import as_state_of, local
 from trainwright.spec.sections.updates.optimizer import OptimizerSection
-from trainwright.spec.workload import UpdateKernel
+from trainwright.spec.workload import ParallelPlan, UpdateKernel
 from trainwright.stages.train.optimizer import Optimizers
 
 
@@ -51,7 +51,8 @@ class HostOptimizers(Optimizers):
         Raises:
             RecipeError: another optimizer; and as ``Optimizers``.
         """
-        section.check_updates_on_host()
+        for reason in section.refusals(ParallelPlan(offload="optimizer")):
+            raise RecipeError("the trainer cannot execute this", where="train.exec.layout", seen=reason)
         super().__init__(network, section, kernel)
         self._pins, self._waits = pins(network.device.type), network.device.type != "cpu"
         self._device_of: dict[Tensor, nn.Parameter] = {}
