@@ -39,7 +39,7 @@ def configure(parser: CommandParser) -> None:
     priced.add_argument("action", nargs="?", choices=("add",), help="put a price into your own list")
     priced.add_argument("--device", metavar="NAME", help="only this device, or whose price it is")
     priced.add_argument(
-        "--cloud", metavar="NAME", help="only this cloud, or who asks it (added: own, an offer of your own)"
+        "--cloud", metavar="NAME", help="only this cloud, or who asks it (added: own, of nobody listed)"
     )
     priced.add_argument("--region", metavar="NAME", help="only in this region, or where it holds: eu, us-east-1")
     priced.add_argument("--price-kind", metavar="KIND", help="on_demand, spot or reserved (added: on_demand)")
