@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from trainwright.core.errors import RecipeError
 from trainwright.core.units import YEAR_S
 from trainwright.planner.cost.batches import divisible, sequences_over, usual_batch
 from trainwright.planner.counts.images import batch_text
@@ -118,7 +119,10 @@ def _with_even(made: Planned) -> Planned:
     if work.batch_sequences % devices == 0 or near % devices or work.ramp:
         return made
     batch = replace(work, batch_tokens=near * work.sequence_tokens)
-    other = choose(replace(scenario, run=replace(run, workload=batch)))
+    try:
+        other = choose(replace(scenario, run=replace(run, workload=batch)))
+    except RecipeError:  # what is fixed of the layout does not divide it
+        return made
     (best,) = ranked(played(other.forecast), run.cluster.device)
     slowdown = best.step_s * devices / batch.step_tokens / _s_per_token(made)
     if best.unsure or not best.fits or slowdown > WORTH:
@@ -172,6 +176,7 @@ def _freed(scenario: Scenario, change: Change) -> Change:
     fields = {**({"layout": "auto"} if scenario.layout else {}), **alone, **change.fields}
     if change.trains_less and not _is_guessed(scenario):
         fields |= tuned_loss(scenario.run)
+        fields |= {"further_layers": "0"} if scenario.run.transformer.further_layers else {}
     if change.trains_less and not (scenario.tunes or _is_guessed(scenario)):
         same = {"sequence_tokens": str(work.sequence_tokens), "batch_tokens": str(work.step_tokens)}
         fields |= {"packing": "on", **same}

@@ -221,7 +221,8 @@ def _tried(variant: Variant, run: RunSpec, known: _Known) -> Change | None:
     workload, cluster = replace(run.workload, **variant.changed), run.cluster
     if workload.problems(run.model):
         return None
-    run = replace(run, workload=workload)
+    # Adapters stand beside the model as it is deployed.
+    run = replace(run, workload=workload, model=run.transformer.deployed() if variant.trains_less else run.model)
     moved = FixedLayout() if variant.offload == "none" else FixedLayout(offload=variant.offload)
     again = FixedLayout() if variant.recompute is None else FixedLayout(recompute=variant.recompute)
     layout = known.usual | moved | again

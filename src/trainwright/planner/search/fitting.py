@@ -89,7 +89,8 @@ class Fitting:
         if moved not in run.stack.runs.stages_with:
             placed.pop("offload", None)
         shape = work.sequence_tokens, work.batch_sequences, work.fused_attention, work.update_in_backward
-        key = run.cluster.nodes, run.cluster.devices, *shape, *lacking_axes(run), *sorted(placed.items()), wasteful
+        places = run.model.blocks, run.cluster.nodes, run.cluster.devices
+        key = *places, *shape, *lacking_axes(run), *sorted(placed.items()), wasteful
         if key not in self.listed:
             self.listed[key] = candidates(run, [run.cluster.devices], wasteful=wasteful, layout=placed)
         left = self.listed[key]

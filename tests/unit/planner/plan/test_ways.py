@@ -75,7 +75,10 @@ def test_a_change_to_a_pipeline_takes_what_playing_it_out_takes(name, on):
 
 
 @pytest.mark.parametrize("loss", [None, False])
-@pytest.mark.parametrize(("name", "on"), [("llama3-70b", "8xh100-sxm"), ("llama3-8b", "4xrtx-4090")])
+@pytest.mark.parametrize(
+    ("name", "on"),
+    [("llama3-70b", "8xh100-sxm"), ("llama3-8b", "4xrtx-4090"), ("deepseek-v3", "16x8xh100-sxm")],
+)
 def test_adapters_in_place_of_a_training_from_the_start_see_the_same_where_it_is_said(name, on, loss):
     asked = Question(model=catalogue_model(name), on=on, tokens=10**12, fused_loss=loss)
     made = with_ways(planned(scenario_of(asked)))
@@ -146,6 +149,13 @@ def test_a_batch_that_devices_do_not_divide_names_a_near_one_that_they_do(name, 
     ratio = made.plan.estimate.tokens_per_s / then.plan.estimate.tokens_per_s
     assert ratio == pytest.approx(change.slowdown) and ratio < 0.75
     assert not with_ways(then).changes, "nothing is better than what divides"
+
+
+def test_a_batch_is_left_where_what_is_fixed_of_the_layout_divides_no_other():
+    fixed = {"pp": 3, "micro_batch": 25}
+    asked = Question(model=catalogue_model("gpt2"), on="6xa100-sxm-80gb", batch_tokens=512_000, layout=fixed)
+    made = with_ways(planned(scenario_of(asked)))
+    assert made.plan.estimate.fits and not made.changes
 
 
 def test_a_batch_is_left_where_another_is_hardly_faster():
