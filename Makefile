@@ -53,10 +53,10 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 setup: $(VENV)/.installed ## make the environment: everything a user needs
 setup-dev: $(VENV)/.installed-dev ## the same, with the developer's tools
 
-# Without bf16 the quickstart's 1,600 steps take some processors more than ten minutes: the demo makes half of them there.
+# Without bf16 the quickstart's 1,600 steps take some processors more than ten minutes: the demo makes fewer there.
 SLOW = grep -q . /proc/cpuinfo 2>/dev/null && ! grep -q bf16 /proc/cpuinfo && ! command -v nvidia-smi >/dev/null
-HALF = $(if $(filter recipes/quickstart.yaml,$(RECIPE)),$(shell $(SLOW) && echo '"train.duration=800 steps"'))
-KEYS ?= $(HALF)
+FEWER = $(if $(filter recipes/quickstart.yaml,$(RECIPE)),$(shell $(SLOW) && echo '"train.duration=600 steps"'))
+KEYS ?= $(FEWER)
 demo: setup ## recipe to served answer on this machine (RECIPE=..., KEYS="train.duration=100 steps")
 	$(BIN)/trainwright run $(RECIPE) $(KEYS)
 
