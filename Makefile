@@ -55,10 +55,9 @@ setup-dev: $(VENV)/.installed-dev ## the same, with the developer's tools
 
 # Without bf16 the quickstart's 1,600 steps take some processors more than ten minutes: the demo makes fewer there.
 SLOW = grep -q . /proc/cpuinfo 2>/dev/null && ! grep -q bf16 /proc/cpuinfo && ! command -v nvidia-smi >/dev/null
-FEWER = $(if $(filter recipes/quickstart.yaml,$(RECIPE)),$(shell $(SLOW) && echo '"train.duration=600 steps"'))
-KEYS ?= $(FEWER)
-demo: setup ## recipe to served answer on this machine (RECIPE=..., KEYS="train.duration=100 steps")
-	$(BIN)/trainwright run $(RECIPE) $(KEYS)
+STEPS ?= $(if $(filter %recipes/quickstart.yaml,$(RECIPE)),$(shell $(SLOW) && echo 600))
+demo: setup ## recipe to served answer on this machine (RECIPE=..., STEPS=100)
+	$(BIN)/trainwright run $(RECIPE) $(if $(STEPS),"train.duration=$(STEPS) steps")
 
 test: setup-dev ## every test, a file per process (PYTEST_ARGS=...)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
