@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import YEAR_S
@@ -19,7 +21,9 @@ from trainwright.planner.search.fitting import with_room
 from trainwright.planner.search.layouts import ranked
 from trainwright.planner.search.variants import tuned_loss
 from trainwright.spec.plan import Rejected
+from trainwright.spec.run import RunSpec
 
+Found = TypeVar("Found")
 WORTH = 0.95
 """Of a batch's device-seconds for a token, those of another that is worth to be offered."""
 
@@ -38,14 +42,7 @@ def with_ways(made: Planned) -> Planned:
     run = replace(scenario.run, workload=made.plan.workload)
     roomy = with_memory_enough(scenario)
     unit = _s_per_token(roomy)
-    every = changes(
-        run,
-        source=scenario.source,
-        usual=scenario.usual,
-        frugal=scenario.tunes,
-        unit=unit,
-        batch_over=_batch_over(scenario),
-    )
+    every = _looked_for(changes, scenario, run, unit)
     if scenario.tunes or (_is_guessed(scenario) and roomy.plan.estimate.seconds.mid > YEAR_S):
         # Nobody trains such a model anew there: adapters come first.
         every = tuple(sorted(every, key=lambda change: not change.trains_less))
@@ -88,6 +85,12 @@ def _batch_over(scenario: Scenario) -> BatchOver | None:
     return tokens
 
 
+def _looked_for(find: Callable[..., Found], scenario: Scenario, run: RunSpec, unit: float) -> Found:
+    """Returns the changes of a scenario's run that ``find`` finds, told over ``unit`` device-seconds for a token."""
+    batch_over, frugal = _batch_over(scenario), scenario.tunes
+    return find(run, unit=unit, source=scenario.source, usual=scenario.usual, frugal=frugal, batch_over=batch_over)
+
+
 def _is_guessed(scenario: Scenario) -> bool:
     """Returns whether nobody said what a model is trained on from the start: adapters are then tuned on examples."""
     return not scenario.tunes and ("length", "default") in {(each.key, each.origin) for each in scenario.assumptions}
@@ -97,14 +100,7 @@ def _with_surer(made: Planned) -> Planned:
     """Returns a plan that may not fit with the best change after which it surely does, where there is one."""
     scenario, unit = made.scenario, _s_per_token(made)
     run = replace(scenario.run, workload=made.plan.workload)
-    one = surest(
-        run,
-        source=scenario.source,
-        usual=scenario.usual,
-        frugal=scenario.tunes,
-        unit=unit,
-        batch_over=_batch_over(scenario),
-    )
+    one = _looked_for(surest, scenario, run, unit)
     other = _laid_out(scenario, unit)
     found = [other] if other is not None and not other.best.unsure else []
     found += [] if one is None or (one.trains_less and not scenario.tunes) else [_freed(scenario, one)]
