@@ -36,10 +36,10 @@ def _undivided_batch(plan: ParallelPlan, sequences: int) -> list[str]:
     if plan.shares:
         return _unshared(plan, sequences)
     if sequences % data:
-        over, near = f"{data} data-parallel ranks", _multiples_near(sequences, data)
+        parts = f" in micro batches of {size}" if size > 1 else ""
+        over, near = f"{data} data-parallel ranks{parts}", _multiples_near(sequences, data * size)
         return [f"a batch of {sequences} sequences cannot be divided over {over}: nearest batches {near} sequences"]
-    each = sequences // data
-    if each % size:
+    if (each := sequences // data) % size:
         seen, near = f"{each} sequences of a rank", _divisors_near(each, size)
         return [f"{seen} cannot be divided into micro batches of {size}: nearest {near}"]
     return _one_way(plan, each // size) if plan.schedule == "dualpipe" else []

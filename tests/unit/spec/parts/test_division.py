@@ -83,3 +83,11 @@ def test_each_size_of_a_batch_that_grows_must_divide():
     )
     (told,) = ParallelPlan(dp_shard=2, micro_batch_sequences=2).problems(MODEL, work, cluster(2))
     assert told == "3 sequences of a rank cannot be divided into micro batches of 2: nearest 1 or 3"
+
+
+def test_the_nearest_batch_has_whole_micro_batches_on_each_rank() -> None:
+    plan = ParallelPlan(dp_replicate=6, micro_batch_sequences=25)
+    (told,) = plan.problems(MODEL, replace(WORK, batch_tokens=500 * 128), cluster(6))
+    assert told.endswith("over 6 data-parallel ranks in micro batches of 25: nearest batches 450 or 600 sequences")
+    for batch in (450, 600):
+        assert plan.problems(MODEL, replace(WORK, batch_tokens=batch * 128), cluster(6)) == ()
