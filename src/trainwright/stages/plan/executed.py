@@ -1,4 +1,7 @@
-"""Why this trainer does not execute what is asked about without a recipe, by the same rules as with one. No torch."""
+"""Why this trainer does not execute what is asked about a model: rules of layouts that recipes have, too. No torch.
+
+What a recipe's task or groups of parameters refuse beside them is said where it is trained (``stages/train/layout``).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ def refuses(run: RunSpec) -> Callable[[ParallelPlan, Recompute], tuple[str, ...]
     """Returns what says why a layout of ``run`` is not executed, a line for each reason; nothing where it is."""
     model, work = run.model, run.workload
     of_layouts, of_recompute = load(OF_LAYOUTS, kind="layout"), load(OF_RECOMPUTE, kind="kernel")
+    of_batches, of_parts = load(OF_BATCHES, kind="layout"), load(OF_PARTS, kind="layout")
     frozen = None if work.adapter is None else work.adapter.frozen
     always, optimizer = _of_run(run), _keys(work)
 
@@ -37,13 +41,12 @@ def refuses(run: RunSpec) -> Callable[[ParallelPlan, Recompute], tuple[str, ...]
         )
         told = (*always, *of_recompute(run.kernels, recompute), *of_layout)
         if not isinstance(model, ModelSpec):
-            of_batches, micro = load(OF_BATCHES, kind="layout"), parallel.micro_batch_sequences
-            batch = work.batch_sequences
+            batch, micro = work.batch_sequences, parallel.micro_batch_sequences
             return (*told, *of_batches(batch, micro, ranks=parallel.ranks, precision=work.precision))
         if not (model.experts or model.latent or model.sinks):
             return told
         how = {"precision": work.precision, "optimizer": work.optimizer, "moments": work.moments, "frozen": frozen}
-        return (*told, *load(OF_PARTS, kind="layout")(model, parallel, kernels=run.kernels, **how))
+        return (*told, *of_parts(model, parallel, kernels=run.kernels, **how))
 
     return reasons
 

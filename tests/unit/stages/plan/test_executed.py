@@ -6,6 +6,7 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model
+from trainwright.pipeline.question_fields import read_fields
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
@@ -86,3 +87,7 @@ def test_every_change_that_is_offered_is_executed():
     made = with_ways(planned(scenario("mixtral-8x7b")))
     assert not made.plan.estimate.fits and made.changes
     assert not {each.name for each in made.changes} & {"8-bit optimizer", "paged optimizer"}
+    for each in made.changes:
+        asked = dict(each.fields)
+        there = scenario("mixtral-8x7b", asked.pop("on", "8xh100-sxm"), **read_fields(asked))
+        assert refuses(there.run)(each.best.parallel, each.best.recompute) == (), each.name
