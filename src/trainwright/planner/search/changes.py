@@ -67,12 +67,12 @@ class Change:
     def order(self) -> tuple[float, ...]:
         """Returns the key of the best first.
 
-        What trains everything comes before what trains less; of each what surely fits, unless it is beyond ``SLOW``,
-        more devices beyond ``WASTEFUL``, and then the least slowdown: that of what is unusual times ``UNUSUAL``, that
+        What trains everything comes before what trains less; of each what is beyond ``SLOW``, of more devices beyond
+        ``WASTEFUL``, comes last, and what surely fits first; then the least slowdown: that of what is unusual times ``UNUSUAL``, that
         of another layout over it, and that of what cuts adapters or examples down times ``CUT``.
         """
         slow = WASTEFUL if "on" in self.fields else SLOW
-        kind = 1.0 if self.best.unsure else 2.0 * (self.counted > slow)
+        kind = 1.0 * self.best.unsure + 2.0 * (self.counted > slow)
         counted = self.counted * UNUSUAL ** (self.unusual - self.is_layout) * (CUT if self.cuts else 1.0)
         return float(self.trains_less), kind, counted
 
