@@ -68,8 +68,8 @@ class Change:
         """Returns the key of the best first.
 
         What trains everything comes before what trains less; of each what is beyond ``SLOW``, of more devices beyond
-        ``WASTEFUL``, comes last, and what surely fits first; then the least slowdown: that of what is unusual times ``UNUSUAL``, that
-        of another layout over it, and that of what cuts adapters or examples down times ``CUT``.
+        ``WASTEFUL``, comes last, and what surely fits first; then the least slowdown: that of what is unusual times
+        ``UNUSUAL``, that of another layout over it, and that of what cuts adapters or examples down times ``CUT``.
         """
         slow = WASTEFUL if "on" in self.fields else SLOW
         kind = 1.0 * self.best.unsure + 2.0 * (self.counted > slow)
