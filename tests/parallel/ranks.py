@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -283,29 +284,42 @@ def history(training: Training) -> Iterator[tuple[Tensor, Tensor, dict[str, Tens
     yield torch.ones(()), torch.ones(()), training.weights()
 
 
-_REFERENCE: dict[tuple[str, int], list[tuple[Tensor, Tensor, dict[str, Tensor]]]] = {}
+History = list[tuple[Tensor, Tensor, dict[str, Tensor]]]
+_REFERENCE: dict[tuple[str, int], History] = {}
 
 
-def reference(case: Case) -> list[tuple[Tensor, Tensor, dict[str, Tensor]]]:
-    """Returns the history of one process; the last one stays, for the next case that asks for the same."""
+def reference(case: Case, kept: Path | None) -> History:
+    """Returns the history of one process; the last one stays, for the next case that asks for the same.
+
+    ``kept``: where all stay, for other ranks in other layouts that ask for the same; None: nowhere.
+    """
     key = case.alone.name, case.steps
+    file = None if kept is None else kept / f"{zlib.crc32(repr(key).encode()):08x}.pt"
     if key not in _REFERENCE:
         _REFERENCE.clear()
-        _REFERENCE[key] = [
-            (loss.clone(), norm.clone(), {name: tensor.detach().clone() for name, tensor in tensors.items()})
-            for loss, norm, tensors in history(Training(case.alone, ALONE))
-        ]
+        there = torch.load(file) if file is not None and file.is_file() else {}
+        _REFERENCE[key] = there[key] if key in there else alone(case)
+        if file is not None and key not in there:
+            torch.save(_REFERENCE, file)
     return _REFERENCE[key]
 
 
-def differences(case: Case) -> Iterator[tuple[str, float]]:
+def alone(case: Case) -> History:
+    """Trains in one process, without any of the code that shares work."""
+    return [
+        (loss.clone(), norm.clone(), {name: tensor.detach().clone() for name, tensor in tensors.items()})
+        for loss, norm, tensors in history(Training(case.alone, ALONE))
+    ]
+
+
+def differences(case: Case, kept: Path | None) -> Iterator[tuple[str, float]]:
     """Yields how far the layout is from one process: each quantity's name with the relative difference."""
     ranked = Training(case, world_of(mesh_for(case.parallel), batch_sequences=SEQUENCES))
     if dist.get_rank() != 0:
         for _ in history(ranked):
             pass
         return
-    pairs = zip(history(ranked), reference(case), strict=True)
+    pairs = zip(history(ranked), reference(case, kept), strict=True)
     for step, ((loss, norm, gradients), (loss_alone, norm_alone, gradients_alone)) in enumerate(pairs, start=-1):
         if step < 0:
             same = all(torch.equal(gradients[name], whole) for name, whole in gradients_alone.items())
@@ -342,22 +356,25 @@ def _relative(ours: Tensor, truth: Tensor, *, floor: float = 0.0) -> float:
     return float((ours - truth).norm() / max(float(truth.norm()), floor))
 
 
-def worst(case: Case) -> dict[str, float]:
+def worst(case: Case, kept: Path | None) -> dict[str, float]:
     """The largest difference of each quantity over the steps."""
     largest: dict[str, float] = {}
-    for name, difference in differences(case):
+    for name, difference in differences(case, kept):
         largest[name] = max(largest.get(name, 0.0), difference)
     return largest
 
 
-def main(rank: int, world: int, folder: str, cases: tuple[Case, ...]) -> None:
-    """Runs as one rank; the first writes ``results.json``: of each case the differences, or the error."""
+def main(rank: int, world: int, folder: str, cases: tuple[Case, ...], kept: Path | None = None) -> None:
+    """Runs as one rank; the first writes ``results.json``: of each case the differences, or the error.
+
+    ``kept``: a folder for what one process computes, where several calls ask for the same.
+    """
     torch.set_num_threads(1)
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "OFF"
     with gloo(rank, world, folder):
         results: dict[str, dict[str, float]] = {}
         for case in sorted(cases, key=lambda each: (each.alone.name, each.steps)):  # which share a reference
             with flex_on_processor() if case.attention == "flex" else nullcontext():
-                results[case.name] = worst(case) | (dict(disagreements(case)) if case.dtype == "fp16" else {})
+                results[case.name] = worst(case, kept) | (dict(disagreements(case)) if case.dtype == "fp16" else {})
         if rank == 0:
             Path(folder, "results.json").write_text(json.dumps(results))

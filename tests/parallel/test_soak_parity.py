@@ -14,8 +14,13 @@ from pathlib import Path
 import pytest
 
 from fixtures.started import start
+from fixtures.tiny_models import spec
 from parallel.cases import CASES, LATER, SLOW_STEPS, SOAKED, STEPS, Case
-from parallel.ranks import main
+from parallel.ranks import SECTIONS, main
+from trainwright.model.experts.refusals import refusals as of_experts
+from trainwright.model.kernels.refusals import of_recompute
+from trainwright.spec.sections.task import TASKS
+from trainwright.spec.workload import KernelChoice
 from trainwright.stages.train.layout import refusals
 
 pytestmark = pytest.mark.soak
@@ -45,18 +50,59 @@ def product_of(layout: Mapping[str, object]) -> tuple[Case, ...]:
 
 
 def refused(case: Case) -> list[str]:
-    recompute = case.model.get("recompute", getattr(case, "recompute", "none"))
-    whole = {"pipelines": not case.taught, "tensors": not case.taught}
-    return list(refusals(case.parallel, recompute=recompute, blocks=BLOCKS, **whole))
+    """What the trainer says before any process starts; whatever it does not refuse must train as one process does."""
+    task, optimizer = TASKS[task_of(case)], SECTIONS[case.optimizer]
+    shape, kernels = spec(case.family, **case.model), KernelChoice(attention=case.attention)
+    how = {"optimizer": case.optimizer, "moments": None, "frozen": "nf4" if case.adapter == "qlora" else None}
+    return [
+        *refusals(
+            case.parallel,
+            recompute=case.recompute,
+            blocks=BLOCKS,
+            family=case.family,
+            divides=task.divides,
+            pipelines=task.pipelines,
+            tensors=task.tensors,
+            optimizer=optimizer,
+            precision=case.dtype,
+            adapts=bool(case.adapter),
+            quantised=case.adapter == "qlora",
+        ),
+        *of_experts(shape, case.parallel, precision=case.dtype, kernels=kernels, **how),
+        *of_recompute(kernels, case.recompute),
+    ]
+
+
+def task_of(case: Case) -> str:
+    """The name of the task that a case is of."""
+    of_whole = {"many": "classify-many", "words": "classify-tokens", "embed": "embed"}
+    told = {
+        "distill": case.taught,
+        "chat": case.chats,
+        "reward": case.preference == "reward",
+        "preference": bool(case.preference),
+        of_whole.get(case.whole, "regress"): bool(case.whole),
+        "masked": spec(case.family).kind == "encoder",
+        "next-token": True,
+    }
+    return next(name for name, is_of in told.items() if is_of)
+
+
+@pytest.fixture(scope="session")
+def references(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where stays what one process computes: all layouts are held against the same."""
+    return tmp_path_factory.mktemp("references")
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda case: ",".join(f"{k}={v}" for k, v in case.layout.items()))
-def test_a_layout_trains_as_one_process_in_every_setting(layout: Case, tmp_path: Path, record_property) -> None:
+def test_a_layout_trains_as_one_process_in_every_setting(
+    layout: Case, references: Path, tmp_path: Path, record_property
+) -> None:
     cases = product_of(layout.layout)
     assert cases, [refused(replace(setting, layout=layout.layout)) for setting in SETTINGS[:1]]
     ranks = layout.parallel.ranks
-    start(main, ranks, tmp_path, ranks, str(tmp_path), cases)
+    start(main, ranks, tmp_path, ranks, str(tmp_path), cases, references)
     found = json.loads((tmp_path / "results.json").read_text())
     record_property("cases", len(cases))
     record_property("worst_fp64_gradient", worst(found, cases, "fp64"))
