@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -166,6 +167,28 @@ def test_nodes_restart_together_where_a_rank_of_one_is_killed(project, alone, en
         assert code == 0, said
     assert re.search(r"rank 1 on \S+ ended by SIGKILL.*; restart 1 of 1 from step \d+", said)
     assert weights(project) == weights(alone)
+
+
+def test_a_node_that_is_gone_is_left_out_where_the_recipe_says_so(project, alone, endpoint) -> None:
+    keys = (
+        "train.exec.max_restarts=1",
+        "train.exec.elastic=true",
+        "train.exec.checkpoint_every=1 ms",
+        "train.exec.log_every_steps=1",
+    )
+    first, second = node(project, endpoint, 0, *keys), node(project, endpoint, 1, *keys)
+    wait_for_step(project, first, 3)
+    gone = [*ranks_below(second), second]
+    for process in gone:
+        process.send_signal(signal.SIGKILL)
+    second.communicate()
+    code, said = ended(first)
+    assert code == 0, said
+    assert re.search(r"the command of node 1 on \S+ says nothing any more; .*; restart 1 of 1 from step \d+", said)
+    assert "node 1 is gone: going on with 1 ranks" in said
+    one, other = (json.loads((each.artifact("train") / "summary.json").read_text()) for each in (project, alone))
+    assert one["steps"] == other["steps"]
+    assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-4)
 
 
 def test_a_stopped_rank_of_another_node_is_named_by_both(project, endpoint) -> None:

@@ -17,12 +17,7 @@ def unheeded(place: Place, how: TrainExec) -> str | None:
         how: the recipe's.
     """
     if not place.trains:
-        if not how.elastic:
-            return None
-        return (
-            "train.exec.elastic leaves out ranks of one host alone: with --nodes a restart takes all hosts; where one "
-            "is gone, start the same command with fewer --nodes and a smaller train.exec.layout"
-        )
+        return None
     keys = [key for key in WATCHED if key in how.model_fields_set and getattr(how, key) != _default(key)]
     if not keys:
         return None

@@ -108,9 +108,7 @@ class TrainExec(Section):
     time_limit: Seconds | None = Field(
         None, gt=0, description="time after which training has saved and ended; SLURM_JOB_END_TIME is one too"
     )
-    deterministic: bool | Literal["auto"] = Field(
-        "auto", description="deterministic algorithms alone; auto: on a CPU, where they cost nothing"
-    )
+    deterministic: bool | Literal["auto"] = Field("auto", description="deterministic algorithms alone; auto: on a CPU")
     log_every_steps: int = Field(10, gt=0, description="steps between logged metrics")
     tensorboard: bool = Field(True, description="also write TensorBoard event files")
     hang_after: Seconds = Field(
@@ -119,10 +117,8 @@ class TrainExec(Section):
     slow_factor: float = Field(
         2.0, gt=1, description="how many times the others' time between collectives makes a rank a straggler"
     )
-    max_restarts: int = Field(
-        0, ge=0, description="how often a job is restarted from its last checkpoint after a rank died or hung"
-    )
-    elastic: bool = Field(False, description="restart on fewer ranks where one fails twice before the next checkpoint")
+    max_restarts: int = Field(0, ge=0, description="how often a job is restarted after a rank or a host failed")
+    elastic: bool = Field(False, description="restart on fewer ranks or hosts where one is gone for good")
     on_oom: Literal["stop", "adapt"] = Field(
         "stop", description="out of memory: stop and say what helps, or go on with the cheapest change that does"
     )
@@ -141,6 +137,10 @@ class TrainExec(Section):
         if isinstance(self.layout, LayoutSection) and self.layout.parallel().ranks % self.nodes:
             ranks = self.layout.parallel().ranks
             raise ValueError(f"{self.nodes} nodes cannot have as many of the layout's {ranks} ranks each")
+        if self.elastic and not self.max_restarts:
+            raise ValueError(
+                "elastic restarts on fewer ranks, and max_restarts: 0 restarts nothing; set max_restarts: 1"
+            )
         return self
 
     @property

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -17,11 +15,11 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from trainwright.artifact.events import Events
+from trainwright.runtime.faults.descent import end_with_parent
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")
 
-_PR_SET_PDEATHSIG = 1
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _QUEUED_PER_WORKER = 4
 """Jobs handed out ahead, so that a long list is not pickled at once."""
@@ -129,8 +127,7 @@ def _start_worker(parent: Connection) -> None:
     for number in _STOPPING:
         signal.signal(number, signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    if sys.platform == "linux":  # the kernel's own watch, which works while a library holds Python's lock
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    end_with_parent()
 
     def watch() -> None:
         parent.poll(None)

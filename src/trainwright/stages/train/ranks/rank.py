@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -24,6 +23,7 @@ from trainwright.artifact.store import open_artifact, writing
 from trainwright.core.errors import Interrupted, TrainwrightError
 from trainwright.runtime.device import choose
 from trainwright.runtime.faults.beat import beating
+from trainwright.runtime.faults.descent import end_with_parent
 from trainwright.runtime.mesh import Found, joined
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.plan import Plan
@@ -32,9 +32,6 @@ from trainwright.stages.train.ranks.reports import Reporter
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.stage import train
 from trainwright.stages.train.world import Follow, Work
-
-_DIE_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of Linux's prctl."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,5 +136,4 @@ def _belong_to_parent() -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    end_with_parent()

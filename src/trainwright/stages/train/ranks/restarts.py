@@ -1,4 +1,4 @@
-"""Restarts a job whose rank died or hangs, from its last checkpoint, on fewer ranks where one is gone for good."""
+"""Restarts a job whose rank died or hangs, from its last checkpoint, on fewer ranks or hosts where one is gone."""
 
 from __future__ import annotations
 
@@ -6,17 +6,35 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from trainwright.artifact.checkpoint.index import checkpoints_in, step_of
 from trainwright.artifact.events import Events
+from trainwright.core.frozen import dataclass
 from trainwright.spec.plan import Plan
 from trainwright.stages.train.faults.memory import Change, OutOfMemory, tell, with_change
 from trainwright.stages.train.ranks.rank import RankTask
-from trainwright.stages.train.ranks.watch import RankFault
+from trainwright.stages.train.ranks.watch import HostGone, RankFault
+
+DATA_AXES = ("dp_replicate", "dp_shard")
+"""Along which ranks may be left out; copies first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """This host among those that train together.
+
+    Attributes:
+        node: its number: the first one records, and all begin again alike.
+        without: leaves the host of a fault out from now on, and returns the plan of the others; None where they cannot.
+    """
+
+    node: int
+    without: Callable[[RankFault | HostGone, Plan], Plan | None]
 
 
 def with_restarts(
-    task: RankTask, events: Events, launch: Callable[[RankTask], None], *, node: int | None = None
+    task: RankTask, events: Events, launch: Callable[[RankTask], None], *, several: Several | None = None
 ) -> None:
     """Launches a task until it ends, as often as the recipe allows.
 
@@ -26,12 +44,12 @@ def with_restarts(
         task: what all ranks are given.
         events: where the user hears of it.
         launch: starts them once; of several hosts it ends alike on all.
-        node: the number of this host, of several: the first one records, and all keep their ranks.
+        several: the hosts, where there are some.
 
     Raises:
         TrainwrightError: as ``launch``.
     """
-    how, restarts = task.recipe.train.exec, 0
+    how, restarts, records = task.recipe.train.exec, 0, several is None or several.node == 0
     before: tuple[int, int] | None = None
     while True:
         began_s = time.monotonic()
@@ -40,25 +58,46 @@ def with_restarts(
         except OutOfMemory as error:
             if how.on_oom == "stop" or error.change is None:
                 raise
-            task = _adapted(task, error, error.change, events, records=not node)
-        except RankFault as fault:
+            task = _adapted(task, error, error.change, events, records=records)
+        except (RankFault, HostGone) as fault:
             if restarts >= how.max_restarts:
                 raise
             restarts += 1
             step, lost_s = lost(task.out, time.monotonic() - began_s)
-            # A rank that fails again before the next checkpoint is gone for good.
-            gone = before == (fault.rank, step)
-            before = fault.rank, step
-            fewer = fewer_ranks(task.plan) if how.elastic and gone and node is None else None
-            if node:
-                continue
-            with Events(task.out / "events.jsonl", run=events.run, listeners=events.listeners) as log:
-                log.emit("restart", "train", lost_s, unit="s", step=step, text=str(fault))
-                log.message(f"{fault.what}; restart {restarts} of {how.max_restarts} from step {step}")
-                if fewer is not None:
-                    equal = " with equal shares" if task.plan.parallel.shares else ""
-                    log.message(f"rank {fault.rank} is gone: going on with {fewer.parallel.ranks} ranks{equal}")
+            rank = fault.rank if isinstance(fault, RankFault) else None
+            # A rank that fails again before the next checkpoint is gone for good, as a silent host is.
+            gone = rank is None or before == (rank, step)
+            fewer = _without(fault, task.plan, several) if how.elastic and gone else None
+            if rank is None and fewer is None:
+                raise
+            before = None if rank is None else (rank, step)
+            if records:
+                again = f"restart {restarts} of {how.max_restarts}"
+                _record(task, events, fault, again=again, step=step, lost_s=lost_s, fewer=fewer)
             task = task if fewer is None else replace(task, plan=fewer)
+
+
+def _without(fault: RankFault | HostGone, plan: Plan, several: Several | None) -> Plan | None:
+    return fewer_ranks(plan) if several is None else several.without(fault, plan)
+
+
+def _record(
+    task: RankTask,
+    events: Events,
+    fault: RankFault | HostGone,
+    *,
+    again: str,
+    step: int,
+    lost_s: float,
+    fewer: Plan | None,
+) -> None:
+    with Events(task.out / "events.jsonl", run=events.run, listeners=events.listeners) as log:
+        log.emit("restart", "train", lost_s, unit="s", step=step, text=str(fault))
+        log.message(f"{fault.what}; {again} from step {step}")
+        if fewer is not None:
+            whose = f"rank {fault.rank}" if isinstance(fault, RankFault) else f"node {fault.node}"
+            equal = " with equal shares" if task.plan.parallel.shares else ""
+            log.message(f"{whose} is gone: going on with {fewer.parallel.ranks} ranks{equal}")
 
 
 def _adapted(task: RankTask, error: OutOfMemory, change: Change, events: Events, *, records: bool) -> RankTask:
@@ -84,13 +123,31 @@ def fewer_ranks(plan: Plan) -> Plan | None:
     """Returns the plan on one rank fewer along a data-parallel axis; None where there is no such axis.
 
     A copy less leaves every rank its memory, so that copies go first. Micro batches stay, and so does what is computed.
-    Shares were of as many ranks as there were, and become equal; a pipeline of two directions stays as it is.
+    Where ranks share experts, so many go that the others can. Shares were of as many ranks as there were, and become
+    equal; a pipeline of two directions stays as it is.
     """
-    parallel = plan.parallel
-    if parallel.schedule == "dualpipe":
-        return None
-    for axis in ("dp_replicate", "dp_shard"):
-        ranks = getattr(parallel, axis)
-        if ranks > 1:
-            return replace(plan, parallel=replace(parallel, **{axis: ranks - 1}, shares=()))
+    for axis in DATA_AXES:
+        for ranks in range(getattr(plan.parallel, axis) - 1, 0, -1):
+            if (fewer := _along(plan, axis, ranks)) is not None:
+                return fewer
     return None
+
+
+def on_fewer_hosts(plan: Plan, hosts: int) -> Plan | None:
+    """Returns the plan on one of ``hosts`` hosts fewer, with as many ranks on each; None where no data axis is so."""
+    for axis in DATA_AXES:
+        ranks = getattr(plan.parallel, axis)
+        if ranks > 1 and ranks % hosts == 0:
+            return _along(plan, axis, ranks - ranks // hosts)
+    return None
+
+
+def _along(plan: Plan, axis: str, ranks: int) -> Plan | None:
+    """Returns the plan with so many ranks along an axis; None where its schedule or its experts do not allow it."""
+    changes: dict[str, Any] = {axis: ranks, "shares": ()}
+    parallel = replace(plan.parallel, **changes)
+    expert_copies = max(1, parallel.ep // parallel.dp_shard)
+    divided = parallel.dp_shard % parallel.ep == 0 or parallel.ep % parallel.dp_shard == 0
+    if parallel.schedule == "dualpipe" or not divided or parallel.dp_replicate % expert_copies:
+        return None
+    return replace(plan, parallel=parallel)

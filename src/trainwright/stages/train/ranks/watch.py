@@ -66,6 +66,20 @@ class RankFault(TrainingError):
         self.rank = rank
 
 
+class HostGone(TrainingError):
+    """The command of another host says nothing any more: with fewer hosts the job can go on."""
+
+    def __init__(self, *, node: int, host: str) -> None:
+        super().__init__(
+            "the command of node {node} on {host} says nothing any more; all ranks were ended",
+            where="train",
+            fix=GO_ON + ", on every node",
+            node=node,
+            host=host,
+        )
+        self.node = node
+
+
 @dataclass(kw_only=True)
 class Watch:
     """The ranks of this host.

@@ -18,8 +18,8 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.faults.memory import Change, OutOfMemory
 from trainwright.stages.train.ranks.rank import RankTask
-from trainwright.stages.train.ranks.restarts import fewer_ranks, lost, with_restarts
-from trainwright.stages.train.ranks.watch import RankFault
+from trainwright.stages.train.ranks.restarts import Several, fewer_ranks, lost, on_fewer_hosts, with_restarts
+from trainwright.stages.train.ranks.watch import HostGone, RankFault
 
 __all__ = ["dataset"]
 
@@ -140,6 +140,10 @@ def test_what_is_lost_is_counted_since_the_newest_checkpoint_whatever_the_clock_
         ({"dp_shard": 4, "shares": (3, 1)}, 3),
         ({"pp": 2}, None),
         ({"pp": 2, "dp_shard": 2, "schedule": "dualpipe"}, None),
+        ({"dp_shard": 4, "ep": 2}, 2),
+        ({"dp_shard": 4, "ep": 4}, None),
+        ({"dp_replicate": 4, "ep": 2}, 2),
+        ({"dp_replicate": 2, "dp_shard": 2, "ep": 4}, None),
     ],
 )
 def test_one_rank_fewer_along_a_data_axis(task, layout, ranks) -> None:
@@ -157,3 +161,74 @@ def test_shares_become_equal_on_fewer_ranks(task) -> None:
     assert given[2].plan.parallel == replace(work.plan.parallel, dp_shard=3, shares=())
     told = [event.text for event in read_events(work.out / "events.jsonl") if event.kind == "message"]
     assert told[-1] == "rank 2 is gone: going on with 3 ranks with equal shares"
+
+
+@pytest.mark.parametrize(
+    ("layout", "hosts", "left"),
+    [
+        ({"dp_shard": 4}, 2, {"dp_shard": 2}),
+        ({"dp_replicate": 2, "dp_shard": 4}, 2, {"dp_shard": 4}),
+        ({"dp_replicate": 2, "dp_shard": 4}, 4, {"dp_replicate": 2, "dp_shard": 3}),
+        ({"dp_shard": 6, "shares": (1, 2, 3)}, 3, {"dp_shard": 4}),
+        ({"dp_shard": 2, "tp": 4}, 2, {"tp": 4}),
+        ({"dp_shard": 2, "tp": 4}, 8, None),
+        ({"pp": 2}, 2, None),
+        ({"dp_shard": 4, "ep": 4}, 4, None),
+    ],
+)
+def test_a_host_fewer_along_a_data_axis(task, layout, hosts, left) -> None:
+    plan = replace(task().plan, parallel=ParallelPlan(**layout))
+    fewer = on_fewer_hosts(plan, hosts)
+    assert (None if fewer is None else fewer.parallel) == (None if left is None else ParallelPlan(**left))
+    assert fewer is None or fewer.parallel.ranks == plan.parallel.ranks // hosts * (hosts - 1)
+
+
+def leaving(node: int):
+    """Of two hosts, this one; whom it left out."""
+    left = []
+
+    def without(fault, plan):
+        left.append(fault)
+        return on_fewer_hosts(plan, 2)
+
+    return Several(node, without), left
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_host_that_is_gone_is_left_out(task, node) -> None:
+    work, gone = task(max_restarts=1, elastic=True), HostGone(node=1, host="b")
+    launch, given = launching(gone, None)
+    several, left = leaving(node)
+    with_restarts(work, Events(None, run="x"), launch, several=several)
+    assert [each.plan.parallel.ranks for each in given] == [4, 2]
+    assert left == [gone]
+    log = work.out / "events.jsonl"
+    assert log.is_file() == (node == 0), "the first host records"
+    if node == 0:
+        told = [event.text for event in read_events(log)]
+        assert told[-1] == "node 1 is gone: going on with 2 ranks"
+        assert restarts_in(log) == 1
+
+
+def test_a_host_whose_rank_fails_again_before_a_checkpoint_is_left_out(task) -> None:
+    launch, given = launching(fault(3), fault(3), None)
+    several, left = leaving(0)
+    with_restarts(task(max_restarts=2, elastic=True), Events(None, run="x"), launch, several=several)
+    assert [each.plan.parallel.ranks for each in given] == [4, 4, 2]
+    assert [each.rank for each in left] == [3]
+
+
+@pytest.mark.parametrize("how", [{"max_restarts": 3}, {"max_restarts": 0}])
+def test_a_host_that_is_gone_ends_all_where_nothing_else_is_asked_for(task, how) -> None:
+    launch, given = launching(HostGone(node=1, host="b"))
+    several, left = leaving(0)
+    with pytest.raises(HostGone, match="the command of node 1 on b says nothing any more"):
+        with_restarts(task(**how), Events(None, run="x"), launch, several=several)
+    assert len(given) == 1 and not left
+
+
+def test_a_host_without_which_nothing_goes_on_ends_all(task) -> None:
+    launch, _ = launching(HostGone(node=1, host="b"))
+    several = Several(0, lambda *_: None)
+    with pytest.raises(HostGone):
+        with_restarts(task(max_restarts=1, elastic=True), Events(None, run="x"), launch, several=several)

@@ -18,7 +18,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from trainwright.core.errors import TrainingError, TrainwrightError
 from trainwright.stages.train.faults.memory import Change, OutOfMemory
 from trainwright.stages.train.ranks.several.meeting import POLL_S, Meeting
-from trainwright.stages.train.ranks.watch import GO_ON, RankFault, Suspect, Whose
+from trainwright.stages.train.ranks.watch import HostGone, RankFault, Suspect, Whose
 
 QUIET_S = 30.0
 """A host whose command says nothing for so long is gone; longer where a rank may be silent for longer."""
@@ -73,7 +73,8 @@ class Hosts:
         Raises:
             RankFault: a rank of some host died or hung; the same on all hosts.
             OutOfMemory: likewise.
-            TrainwrightError: what a user must mend, or a host is gone.
+            HostGone: a host's command says nothing any more; the same on all others.
+            TrainwrightError: what a user must mend.
         """
         place = self._here.place
         self.tell(_outcome(failure))
@@ -86,6 +87,10 @@ class Hosts:
         if verdict["kind"] == DONE:
             return
         ours = None if failure is None else _outcome(failure)["kind"]
+        if verdict["kind"] == "gone" and verdict["node"] == place.rank:
+            raise TrainingError(
+                "this node said nothing for {quiet_s:g} s: the others took it for gone", quiet_s=self._quiet_s
+            )
         if failure is not None and (verdict["node"] == place.rank or ours == verdict["kind"] == "error"):
             raise failure
         raise _error(verdict)
@@ -183,11 +188,5 @@ def _error(verdict: Mapping[str, Any]) -> TrainingError:
         error.change = None if verdict["change"] is None else Change(**verdict["change"])
         return error
     if kind == "gone":
-        return TrainingError(
-            "the command of node {node} on {host} says nothing any more; all ranks were ended",
-            where="train",
-            fix=GO_ON + ", on every node",
-            node=node,
-            host=verdict["host"],
-        )
+        return HostGone(node=node, host=verdict["host"])
     return TrainingError("the command of node {node} ended: {error}", node=node, error=verdict["what"])

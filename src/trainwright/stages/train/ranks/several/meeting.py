@@ -6,6 +6,7 @@ prepares data and writes artefacts as a command alone does. The others wait for 
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import packages_distributions, version
 from typing import Any
@@ -54,6 +56,13 @@ class Meeting:
         self.place, self.limit_s = place, limit_s
         self.store: Store = PrefixStore(f"trainwright-{place.attempt}", _served(place, limit_s))
         self.store.set(f"here/{place.rank}", "")
+
+    def without(self, node: int) -> Meeting:
+        """Returns the same place as those see it who go on without another node: their numbers move up."""
+        place = self.place
+        fewer = copy.copy(self)
+        fewer.place = replace(place, commands=place.commands - 1, rank=place.rank - (place.rank > node))
+        return fewer
 
     def agree(self, about: str, facts: Mapping[str, str]) -> None:
         """Compares what each command says of itself with what the first one says; all end where one differs.

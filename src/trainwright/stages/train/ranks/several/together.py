@@ -18,16 +18,18 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import MANIFEST
+from trainwright.core.errors import TrainingError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.place import Place, place_of
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.rank import RankTask, train_as_rank
-from trainwright.stages.train.ranks.restarts import with_restarts
+from trainwright.stages.train.ranks.restarts import Several, on_fewer_hosts, with_restarts
 from trainwright.stages.train.ranks.several.hosts import Hosts, end_together
 from trainwright.stages.train.ranks.several.meeting import Meeting, meeting
 from trainwright.stages.train.ranks.signals import LEFT_TO_THE_AGENT
 from trainwright.stages.train.ranks.start import launch, result_in, task_of
+from trainwright.stages.train.ranks.watch import HostGone, RankFault
 from trainwright.stages.train.world import COMMANDS
 
 SHARED = "not there: the workspace must lie on a file system that all nodes share"
@@ -99,19 +101,31 @@ def _train(here: Meeting, task: RankTask, events: Events) -> None:
 
 
 def _train_on_node(here: Meeting, task: RankTask, events: Events) -> None:
-    """Trains with this node's ranks, and begins again with all nodes as often as the recipe allows."""
-    place, attempts = here.place, itertools.count(1)
+    """Trains with this node's ranks, and begins again with all nodes, or fewer, as often as the recipe allows."""
+    met, attempts = here, itertools.count(1)
 
     def launched(task: RankTask) -> None:
+        place = met.place
         here_now = replace(task, group=f"{task.group}-{next(attempts)}")
-        configuration = node_configuration(place, here_now, here.limit_s)
+        configuration = node_configuration(place, here_now, met.limit_s)
 
         def launch_here(hosts: Hosts) -> None:
             launch(here_now, configuration, events, node=place.rank, others=hosts)
 
-        end_together(here, here_now.group, task.recipe.train.exec.hang_after, launch_here)
+        end_together(met, here_now.group, task.recipe.train.exec.hang_after, launch_here)
 
-    with_restarts(task, events, launched, node=place.rank)
+    def without(fault: RankFault | HostGone, plan: Plan) -> Plan | None:
+        nonlocal met
+        place, fewer = met.place, on_fewer_hosts(plan, met.place.commands)
+        gone = fault.node if isinstance(fault, HostGone) else fault.rank // (plan.parallel.ranks // place.commands)
+        if gone == 0 or fewer is None:  # node 0 serves the place where all meet
+            return None
+        if gone == place.rank:
+            raise TrainingError("the other nodes go on without this one", where="train", seen=fault.what)
+        met = met.without(gone)
+        return fewer
+
+    with_restarts(task, events, launched, several=Several(here.place.rank, without))
 
 
 def node_configuration(place: Place, task: RankTask, limit_s: float) -> LaunchConfig:

@@ -13,7 +13,7 @@ from trainwright.stages.train.faults.memory import Change, OutOfMemory
 from trainwright.stages.train.ranks.several import hosts as module
 from trainwright.stages.train.ranks.several.hosts import Hosts, end_together
 from trainwright.stages.train.ranks.several.meeting import Meeting
-from trainwright.stages.train.ranks.watch import RankFault
+from trainwright.stages.train.ranks.watch import HostGone, RankFault
 
 
 def fault(rank: int, *, echo: bool = False) -> RankFault:
@@ -83,9 +83,29 @@ def test_a_host_that_is_gone_is_named(each, monkeypatch) -> None:
 
     first, second, _ = [future.exception(60) for future in each(act)]
     for error in (first, second):
-        assert not isinstance(error, RankFault)
+        assert isinstance(error, HostGone) and error.node == 2
         assert f"the command of node 2 on {socket.gethostname()} says nothing any more" in str(error)
         assert "on every node" in str(error)
+
+
+def test_a_host_that_comes_back_hears_that_it_was_taken_for_gone(each, monkeypatch) -> None:
+    monkeypatch.setattr(module, "QUIET_S", 0.5)
+    decided = threading.Barrier(3)
+
+    def act(here: Meeting) -> None:
+        hosts = Hosts(here, "t-1", 0.1)
+        hosts.judge(None)
+        if here.place.rank == 2:
+            decided.wait(60)  # frozen meanwhile
+            hosts.agree(fault(5, echo=True))
+        try:
+            hosts.agree(None)
+        finally:
+            decided.wait(60)
+
+    third = each(act)[2].exception(60)
+    assert isinstance(third, TrainingError) and not isinstance(third, HostGone | RankFault)
+    assert str(third) == "this node said nothing for 0.5 s: the others took it for gone"
 
 
 def judged(each, suspects: list[tuple[int, int, int] | None]) -> list[str]:
