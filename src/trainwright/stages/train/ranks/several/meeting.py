@@ -12,12 +12,15 @@ import logging
 import os
 import socket
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import packages_distributions, version
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import torch
@@ -40,6 +43,8 @@ VERDICT_S = 30.0
 """How much longer than the time limit others wait for the first command's word: it too waits so long."""
 TOLD = 20
 """Differences of one command that are told at most."""
+GRACE_S = 1.0
+"""How much longer than torch's own time limit its store is waited for: it says more than ours."""
 DIGITS = 12
 """Of a digest of code, as they are told and compared."""
 
@@ -282,16 +287,8 @@ def _served(place: Place, limit_s: float) -> Store:
         if not (serves or _answers(place)):  # asked here, for torch prints two pages before it says so
             raise ConnectionError("no answer")
         with nullcontext() if serves else _silence():
-            return TCPStore(
-                place.host,
-                place.port,
-                world_size=None,
-                is_master=serves,
-                timeout=timedelta(seconds=max(limit_s, 1.0)),
-                wait_for_workers=False,
-                multi_tenant=True,
-            )
-    except (RuntimeError, ConnectionError) as error:
+            return _within(max(limit_s, 1.0), partial(_store, place, limit_s, serves=serves))
+    except (RuntimeError, ConnectionError, TimeoutError) as error:
         if serves:
             fix = "is the port free, and is the host this one? name another port on every node"
             raise MachineError("cannot meet here", where=place.endpoint, seen=in_one_line(error), fix=fix) from error
@@ -303,6 +300,44 @@ def _served(place: Place, limit_s: float) -> Store:
             limit_s=limit_s,
             noun=place.noun,
         ) from error
+
+
+def _store(place: Place, limit_s: float, *, serves: bool) -> Store:
+    return TCPStore(
+        place.host,
+        place.port,
+        world_size=None,
+        is_master=serves,
+        timeout=timedelta(seconds=max(limit_s, 1.0)),
+        wait_for_workers=False,
+        multi_tenant=True,
+    )
+
+
+def _within(limit_s: float, make: Callable[[], Store]) -> Store:
+    """Returns what ``make`` makes, in a thread that is left alone after the limit: torch's own knows none here.
+
+    Where something that is no store takes the connection and says nothing, torch waits without end and hears no signal.
+
+    Raises:
+        TimeoutError: nothing was made.
+    """
+    made: SimpleQueue[Store | Exception] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            made.put(make())
+        except (RuntimeError, OSError) as error:  # torch's, all of them RuntimeError
+            made.put(error)
+
+    threading.Thread(target=work, daemon=True, name="meeting").start()
+    try:
+        result = made.get(timeout=limit_s + GRACE_S)
+    except Empty:
+        raise TimeoutError("no word of a store") from None
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def _why_nobody(place: Place, error: Exception) -> str:
