@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 
 import psutil
 import pytest
@@ -70,10 +71,12 @@ def test_a_stopped_rank_is_named_with_its_place_and_stack(project) -> None:
 
 
 def test_a_killed_rank_restarts_the_job_to_the_same_bits(project, undisturbed) -> None:
+    began_s = time.monotonic()
     process = start(project, "train.exec.max_restarts=1")
     ranks = ranks_of(project, process, 30)
     ranks[1].kill()
     _, said = process.communicate(timeout=600)
+    took_s = time.monotonic() - began_s
     assert process.returncode == 0, said
     assert re.search(
         r"rank 1 on \S+ ended by SIGKILL, last heard in [\w ]*step \d+.*restart 1 of 1 from step \d+", said
@@ -86,6 +89,10 @@ def test_a_killed_rank_restarts_the_job_to_the_same_bits(project, undisturbed) -
     assert restart.unit == "s"
     summary = json.loads((project.artifact("train") / "summary.json").read_text())
     assert summary["execution"]["restarts"] == 1
+    goodput, lines = summary["goodput"], [json.loads(line) for line in log.read_text().splitlines()]
+    told_s = lines[-1]["t_s"] - lines[0]["t_s"]  # two starts of the ranks are in it, but that before the first line
+    assert told_s < goodput["wall_s"] + 0.5 and goodput["wall_s"] < took_s
+    assert goodput["share"] == pytest.approx(goodput["steps_s"] / goodput["wall_s"])
 
 
 def test_a_rank_that_breaks_is_named_with_what_it_says(project) -> None:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from trainwright.core.errors import DataError
@@ -16,7 +15,7 @@ from trainwright.spec.event import Event, EventKind
 
 Listener = Callable[[Event], None]
 START = "train/start_s"
-"""Metric: seconds from the beginning of a session until its first step could be made."""
+"""Metric: seconds from a session's beginning, or the line before a restart, until its first step could be made."""
 _DEFAULTS = {"unit": "", "step": None, "rank": 0, "total": None, "text": ""}
 _FIELDS = frozenset(field.name for field in fields(Event))
 
@@ -71,9 +70,7 @@ class Events:
             text=text,
         )
         if self._stream is not None and kind != "progress":
-            record = {
-                key: item for key, item in asdict(event).items() if key not in _DEFAULTS or item != _DEFAULTS[key]
-            }
+            record = {key: item for key, item in asdict(event).items() if item != _DEFAULTS.get(key, _DEFAULTS)}
             self._stream.write(json.dumps(record, ensure_ascii=False) + "\n")
             self._stream.flush()
         for listener in self.listeners:
@@ -100,9 +97,7 @@ class Events:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -125,23 +120,21 @@ def read_events(path: Path) -> Iterator[Event]:
             yield event
 
 
-def worked_s(path: Path) -> float:
-    """Returns the seconds of all sessions in a log, from their start to the last that they told; 0 where there is none.
+def worked_s(path: Path) -> tuple[float, float]:
+    """Returns the seconds of all sessions in a log, up to the last line of each, and when its last line was written.
 
     What was done and is done again counts, and so does the time from a fault to the restart. A night in which nobody
-    resumed does not, nor what a killed process did after its last line.
+    resumed does not, nor what a killed process did after its last line. Both are 0 where there is no log.
     """
-    total_s, first_s, last_s, restarting = 0.0, 0.0, 0.0, False
+    total_s, first_s, last_s, resumed = 0.0, 0.0, 0.0, False
     for event in _recorded(path) if path.is_file() else ():
-        if (event.kind == "resume" and not restarting) or not first_s:
-            total_s += last_s - first_s
-            first_s = event.t_s
         if event.name == START:
-            total_s += 0.0 if restarting else event.value
-            restarting = False
-        restarting = restarting or event.kind == "restart"
-        last_s = event.t_s
-    return total_s + last_s - first_s
+            total_s += event.value + (last_s - first_s if resumed else 0.0)
+        if (event.name == START and resumed) or not first_s:  # a resume with no start behind it is a step back
+            first_s = event.t_s
+        resumed = event.kind == "resume"
+        last_s = last_s if resumed else event.t_s
+    return total_s + last_s - first_s, last_s
 
 
 def restarts_in(path: Path) -> int:

@@ -105,8 +105,11 @@ def test_the_time_of_work_is_that_of_all_sessions_without_the_nights_between(tmp
         (9030.0, "metric", "train/loss", 2.0),
         (9090.0, "restart", "train", 70.0),  # a fault was found a minute after the last line
         (9100.0, "resume", "train", 20.0),
-        (9100.0, "metric", "train/start_s", 8.0),
+        (9100.0, "metric", "train/start_s", 10.0),  # since the fault was found
+        (9105.0, "resume", "train", 15.0),  # a step back takes no time out
+        (9106.0, "message", "", 0.0),
         (9110.0, "metric", "train/loss", 1.0),
+        (9110.0, "restart", "train", 70.0),  # and the command was killed before the ranks were there
         (20000.0, "resume", "train", 30.0),
         (20000.0, "metric", "train/start_s", 5.0),
         (20003.0, "metric", "train/loss", 1.0),
@@ -114,5 +117,5 @@ def test_the_time_of_work_is_that_of_all_sessions_without_the_nights_between(tmp
     path = tmp_path / "events.jsonl"
     records = [dict(zip(("t_s", "kind", "name", "value"), line, strict=True)) | {"run": "r"} for line in lines]
     path.write_text("".join(json.dumps(record) + "\n" for record in records) + "torn")
-    assert worked_s(path) == (20 + 60) + (5 + 110) + (5 + 3)
-    assert worked_s(tmp_path / "none.jsonl") == 0
+    assert worked_s(path) == ((20 + 60) + (5 + 110) + (5 + 3), 20003)
+    assert worked_s(tmp_path / "none.jsonl") == (0, 0)

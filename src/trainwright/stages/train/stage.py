@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from trainwright.artifact.events import START, Events, worked_s
 from trainwright.artifact.model_folder import MODEL_FILES
@@ -72,8 +72,7 @@ def run(context: Context) -> StageResult:
             return result_of(load(f"{MEMORY}:adapting", kind="fault")(context, plan, train, ALONE), context.recipe)
         return result_of(train(context, plan, ALONE), context.recipe)
     start = ON_THIS_HOST if COMMANDS.get() == 1 else TOGETHER
-    result: StageResult = load(start, kind="layout")(context, plan)
-    return result
+    return cast("StageResult", load(start, kind="layout")(context, plan))
 
 
 def train(context: Context, plan: Plan, world: World) -> TrainSummary:
@@ -92,7 +91,9 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
     with torch_settings(settings):
         trainer, notes = trainer_of(context, settings, dataset, world)
         log = out / "events.jsonl"
-        interrupted, before_s = log.is_file(), worked_s(log)
+        interrupted, (before_s, told_s) = log.is_file(), worked_s(log)
+        # The session began with the command, or where it goes on after a fault with its last line; never after now.
+        began_s = min(began_s, max(context.began_s, time.monotonic() - (time.time() - told_s)))
         told = Events(log if world.leads else None, run=recipe.name, listeners=events.listeners)
         with told as recorded, trainer.checkpoints:
             if interrupted:
@@ -178,10 +179,8 @@ def trainer_of(
 def _mirror(place: str, out: Path, world: World) -> Copies:
     """Returns the other place that checkpoints go to. Raises as ``Elsewhere``."""
     there = load(f"{ELSEWHERE}:Elsewhere", kind="place")(place, out)
-    mirror: Copies = load(f"{ELSEWHERE}:Mirror", kind="place")(
-        there, out / "checkpoints", rank=world.rank, ranks=world.ranks
-    )
-    return mirror
+    mirror = load(f"{ELSEWHERE}:Mirror", kind="place")
+    return cast("Copies", mirror(there, out / "checkpoints", rank=world.rank, ranks=world.ranks))
 
 
 def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -104,6 +105,37 @@ def test_goodput_counts_the_sessions_before(make_recipe, inputs_for, train, tmp_
     told = [event for event in read_events(out / "events.jsonl") if event.name == "train/goodput"]
     assert [event.step for event in told] == [4, 8] and all(0 < event.value < 1 for event in told)
     assert summary["ranks"] == [], "one process is the run"
+
+
+@pytest.mark.parametrize(
+    ("command_s", "told_s", "start_s"),
+    [
+        (50.0, None, 50.0),  # the first session: ranks that start and meet are part of it
+        (50.0, 90_000.0, 50.0),  # resumed after a night
+        (5_000.0, 40.0, 40.0),  # restarted 40 seconds after the fault
+        (5_000.0, -3_600.0, 0.0),  # the clock was set back
+    ],
+)
+def test_goodput_counts_the_time_before_the_first_step(
+    make_recipe, inputs_for, tmp_path, command_s, told_s, start_s
+) -> None:
+    recipe = make_recipe()
+    out, before_s = tmp_path / "run", 0.0
+    out.mkdir()
+    if told_s is not None:
+        before_s, last_s = 100.0, time.time() - told_s
+        lines = [("message", last_s - 100), ("restart", last_s)]
+        records = [{"run": "tiny", "t_s": at, "kind": kind, "name": "", "value": 0.0} for kind, at in lines]
+        (out / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    inputs = inputs_for(recipe)
+    with Events(None, run="tiny") as events:
+        began_s = time.monotonic() - command_s
+        run(Context(recipe=recipe, inputs=inputs, out=out, events=events, root=tmp_path, began_s=began_s))
+    goodput = json.loads((out / "summary.json").read_text())["goodput"]
+    assert goodput["wall_s"] == pytest.approx(before_s + start_s, abs=15)
+    assert goodput["lost_s"] > before_s + start_s
+    (start,) = [event.value for event in read_events(out / "events.jsonl") if event.name == "train/start_s"]
+    assert start == pytest.approx(start_s, abs=15)
 
 
 COMPILED = """
