@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 SAID = ("can't allocate memory", "not enough memory", "out of memory", "std::bad_alloc")
 """What torch's allocators say; on a CPU they raise nothing more special than RuntimeError."""
+WORTH_A_WORD = 0.01
+"""Of all that was planned: a class that grew by less is not why memory ended."""
 CHANGES = "trainwright.stages.train.faults.changes:cheapest_change"
 
 
@@ -49,25 +51,37 @@ class OutOfMemory(TrainingError):
 
 
 def out_of_memory(error: BaseException, trainer: Trainer, plan: Plan) -> OutOfMemory | None:
-    """Returns an error that says what grew and what helps; None where ``error`` is about something else."""
+    """Returns an error that says what grew, or that nothing did, and what helps.
+
+    None where ``error`` is about something else.
+    """
     text = str(error)
     if not isinstance(error, (MemoryError, torch.OutOfMemoryError)) and not any(word in text for word in SAID):
         return None
     measured, planned = _now(trainer, _asked_bytes(text)), _planned(plan)
-    grown = max(measured, key=lambda name: measured[name] - planned[name])
+    named, verdict = _verdict(measured, planned)
     change: Change | None = load(CHANGES, kind="change")(plan, trainer.recipe.train.exec.kernels)
     how = trainer.recipe.train.exec.on_oom
     explained = OutOfMemory(
-        "out of memory in step {step}: {grown} grew beyond the plan",
+        "out of memory in step {step}: {verdict}",
         where="train",
-        seen=f"{format_bytes(measured[grown])} of {format_bytes(sum(measured.values()))} in all",
-        expected=f"{format_bytes(planned[grown])} of {format_bytes(sum(planned.values()))} as planned",
+        seen=f"{format_bytes(measured[named])} of {format_bytes(sum(measured.values()))} in all",
+        expected=f"{format_bytes(planned[named])} of {format_bytes(sum(planned.values()))} as planned",
         fix=_advice(change, adapts=how == "adapt"),
         step=trainer.progress.step + 1,
-        grown=grown,
+        verdict=verdict,
     )
     explained.change = change
     return explained
+
+
+def _verdict(measured: Mapping[str, float], planned: Mapping[str, float]) -> tuple[str, str]:
+    """Returns the class that grew most, or the largest where none grew worth a word, and what that says."""
+    grown = max(measured, key=lambda name: measured[name] - planned[name])
+    if measured[grown] - planned[grown] > WORTH_A_WORD * sum(planned.values()):
+        return grown, f"{grown} grew beyond the plan"
+    largest = max(measured, key=lambda name: measured[name])
+    return largest, f"there is less memory than the plan counts on, and {largest} take most of it"
 
 
 def _advice(change: Change | None, *, adapts: bool) -> str:

@@ -51,6 +51,21 @@ def test_it_says_what_grew_what_was_planned_and_what_helps(error, recipe, inputs
     assert raised.value.exit_code == 5
 
 
+def test_where_nothing_grew_there_is_less_memory_than_the_plan_counts_on(
+    recipe, inputs_for, train, tmp_path, monkeypatch
+) -> None:
+    """As under a limit on the process, of which the plan knows nothing."""
+    monkeypatch.setattr(module, "_planned", lambda _: {"weights": 5.0, "activations": 2.0**40})
+    monkeypatch.setattr(module, "_now", lambda *_: {"weights": 9.0, "activations": 2.0**39})
+    failing(monkeypatch, RuntimeError(CPU_SAYS), above=4)
+    with pytest.raises(OutOfMemory) as raised:
+        train(recipe, inputs_for(recipe), tmp_path / "out")
+    said = str(raised.value)
+    assert "less memory than the plan counts on, and activations take most of it" in said
+    assert "grew" not in said
+    assert "seen 512 GiB of 512 GiB in all" in said and "expected 1 TiB of 1 TiB as planned" in said
+
+
 def test_it_goes_on_with_the_cheapest_change(make_recipe, inputs_for, train, tmp_path, monkeypatch) -> None:
     keys = {"batch_tokens": 256, "duration": "4 steps", "exec_micro_batch": 8}
     quiet = make_recipe(**keys | {"exec_micro_batch": 2})
