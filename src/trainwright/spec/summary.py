@@ -101,6 +101,7 @@ class TrainSummary:
             while training went on; 0 where one was written at the end alone.
         best: of the checkpoints that are kept the best by a metric of validation: step, metric, value and folder; None
             where the best are not kept.
+        faults: other updates that were left out, or rolled back, because their numbers cannot be right.
         overflows: updates that were left out because a scaled gradient left fp16's range.
         passes: how many times the train split was read; None in summaries of older versions.
         parameters: of the network.
@@ -146,6 +147,7 @@ class TrainSummary:
     copy_bytes: int = 0
     best: Mapping[str, Any] | None = None
     overflows: int = 0
+    faults: int = 0
     weights: ResultWeights = "trained"
     early_stopping: EarlyStopping | None = None
 

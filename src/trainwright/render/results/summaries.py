@@ -85,6 +85,8 @@ PHRASES: Mapping[str, tuple[tuple[str, Phrase], ...]] = {
         ("train_loss", _form("loss {}", "{:.3f}".format)),
         ("bits_per_byte", _form("validation {} bits per byte", "{:.3f}".format)),
         ("weights", _form("of {} weights", str)),
+        ("left_out", _form("{} left out", str)),
+        ("left_out_or_rolled_back", _form("{} left out or rolled back", _counted("update"))),
         ("stopped_early", _form("stopped early at {}", str)),
         ("result_step", _form("with the weights of step {}", "{:,}".format)),
         ("tokens_per_s", _form("{} tokens/s", "{:,.0f}".format)),

@@ -162,6 +162,7 @@ def summary_of(
         copy_bytes=trainer.copy_bytes,
         best=trainer.checkpoints.best(),
         overflows=progress.overflows,
+        faults=progress.faults,
         early_stopping=trainer.early_stopping,
         weights="averaged" if trainer.optimizers.result_is_average else "trained",
         tokens_per_s=speed,

@@ -128,7 +128,12 @@ def _naming_what_grew(trainer: Trainer, plan: Plan) -> Iterator[None]:
 
 def result_of(summary: TrainSummary, recipe: Recipe) -> StageResult:
     """Returns what the manifest says of a finished training."""
-    return StageResult(summary=_headline(summary, *recipe.counted), execution=to_json(summary.execution))
+    faults, found = summary.faults, _headline(summary, *recipe.counted)
+    if faults and recipe.train.faults.goes_back:  # an update that was rolled back is none of the steps
+        found["left_out_or_rolled_back"] = faults
+    elif faults:
+        found["left_out"] = f"{faults:,} of {summary.steps:,} updates"
+    return StageResult(summary=found, execution=to_json(summary.execution))
 
 
 def trainer_of(

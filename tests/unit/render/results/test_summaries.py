@@ -44,6 +44,12 @@ MATMUL = {"matmul_fp32_flops_per_s": 3.337e11, "matmul_bf16_flops_per_s": 3.015e
             "3.344M parameters, 3.277M tokens, 2.5 passes over the data, loss 2.614",
         ),
         (
+            "train",
+            {"parameters": 1000, "train_loss": 2.61407, "left_out": "39 of 40 updates", "tokens_per_s": 50},
+            "1,000 parameters, loss 2.614, 39 of 40 updates left out, 50 tokens/s",
+        ),
+        ("train", {"train_loss": 2.5, "left_out_or_rolled_back": 1}, "loss 2.500, 1 update left out or rolled back"),
+        (
             "audit",
             {"seconds_ratio": 1.0815, "memory_ratio": 0.93, "time_within_range": True},
             "training time +8 % against the plan, inside the predicted range, peak memory -7 %",

@@ -13,12 +13,15 @@ from trainwright.artifact.checkpoint.index import checkpoints_in
 from trainwright.artifact.events import read_events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import TrainingError
+from trainwright.core.records import from_json
 from trainwright.model.tasks.windows import Windows
 from trainwright.runtime.timing import time_limit as clock
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.runtime.timing.time_limit import time_limit
 from trainwright.spec.measures import MemoryUse, PhaseTimes
+from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.stage import result_of
 from trainwright.stages.train.trainer import Trainer
 
 NAN = float("nan")
@@ -90,6 +93,15 @@ def test_what_is_left_out_is_as_if_the_optimizer_had_not_been_called(
     assert same(weights(tmp_path / "expected"), weights(tmp_path / "out"))
     (told,) = (text for text in said if "is left out" in text)
     assert "first blocks.1" in told
+    summary, quiet = (
+        from_json(TrainSummary, json.loads((tmp_path / each / "summary.json").read_text()), where=each)
+        for each in ("out", "expected")
+    )
+    assert (summary.faults, quiet.faults) == (1, 0)
+    assert result_of(summary, recipe).summary["left_out"] == "1 of 10 updates"
+    assert "left_out" not in result_of(quiet, recipe).summary
+    back = result_of(summary, make(faults={"spike": "rollback"})).summary
+    assert back["left_out_or_rolled_back"] == 1 and "left_out" not in back
     losses = [event.value for event in read_events(tmp_path / "out" / "events.jsonl") if event.name == "train/loss"]
     assert all(abs(loss) < 10 for loss in losses)
 
