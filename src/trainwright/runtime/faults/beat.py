@@ -52,6 +52,7 @@ class State:
         collectives: how many there were.
         arrivals: at the last ones, in their order.
         done: the rank has ended as it should, or said why not.
+        main_thread: number of the thread that trains, as it stands in the process's stacks.
     """
 
     pid: int
@@ -64,6 +65,7 @@ class State:
     collectives: int = 0
     arrivals: Arrivals = field(default_factory=dict)
     done: bool = False
+    main_thread: int = 0
 
 
 class Beat:
@@ -131,6 +133,7 @@ class Beat:
             collectives=number,
             arrivals=arrivals,
             done=done,
+            main_thread=threading.main_thread().ident or 0,
         )
         partial = self._path.with_suffix(".partial")
         partial.write_text(json.dumps(asdict(state)))
@@ -201,12 +204,15 @@ def heard(folder: Path, rank: int) -> State | None:
     return State(**json.loads(path.read_text())) if path.is_file() else None
 
 
-def innermost(stacks: str) -> str:
-    """Returns where a process stood, of its stacks: the innermost call, and the innermost of ours."""
+def innermost(stacks: str, main_thread: int) -> str:
+    """Returns where a process stood, of its stacks: the main thread's innermost call, and its innermost of ours.
+
+    The "current" thread is the one that the signal came to, which may be any. Python tells the oldest thread last.
+    """
     blocks = [block for block in stacks.split("\n\n") if block.strip()]
     if not blocks:
         return ""
-    block = next((each for each in blocks if each.startswith("Current thread")), blocks[-1])
+    block = next((each for each in blocks if f" 0x{main_thread:016x} " in each.partition("\n")[0]), blocks[-1])
     calls = [line.strip().removeprefix("File ") for line in block.splitlines() if line.strip().startswith("File ")]
     ours = next((call for call in calls if "trainwright" in call and "/beat.py" not in call), "")
     inner = calls[0] if calls else ""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -107,13 +109,36 @@ def test_without_a_folder_nobody_speaks(tmp_path) -> None:
 
 def test_the_innermost_call_and_ours() -> None:
     stacks = (
-        'Thread 0x1 (most recent call first):\n  File "/a/threading.py", line 1 in wait\n\n'
-        'Current thread 0x2 (most recent call first):\n  File "/site/torch/c10d.py", line 5 in all_reduce\n'
+        'Current thread 0x0000000000000001 (most recent call first):\n  File "/a/threading.py", line 1 in wait\n\n'
+        'Thread 0x0000000000000002 (most recent call first):\n  File "/site/torch/c10d.py", line 5 in all_reduce\n'
         '  File "/src/trainwright/stages/train/step.py", line 9 in gradient\n'
     )
-    said = innermost(stacks)
+    said = innermost(stacks, 2)
     assert said.startswith('"/site/torch/c10d.py", line 5 in all_reduce, called by "/src/trainwright')
-    assert innermost("") == ""
+    assert innermost(stacks, 0) == said, "the oldest is told last"
+    assert innermost(stacks, 1) == '"/a/threading.py", line 1 in wait'
+    assert innermost("", 2) == ""
+
+
+def test_the_main_thread_is_told_whichever_thread_the_signal_comes_to(tmp_path) -> None:
+    ended = threading.Event()
+
+    def idles() -> None:
+        ended.wait()
+
+    helper = threading.Thread(target=idles)
+    helper.start()
+    with beating(tmp_path, 0, hang_after_s=1.0):
+        signal.pthread_kill(helper.ident, signal.SIGUSR2)
+        wait_for(lambda: "test_beat.py" in stack_of(tmp_path, 0).read_text().rpartition("\n\n")[2])
+        wait_for(lambda: heard(tmp_path, 0) is not None)
+        stacks, state = stack_of(tmp_path, 0).read_text(), heard(tmp_path, 0)
+    ended.set()
+    helper.join()
+    current = next(block for block in stacks.split("\n\n") if block.startswith("Current thread"))
+    assert "in idles" in current
+    assert re.search(r'test_beat\.py", line \d+ in ', innermost(stacks, state.main_thread))
+    assert "idles" not in innermost(stacks, state.main_thread)
 
 
 def test_ranks_speak_often_enough_to_be_missed() -> None:

@@ -208,7 +208,7 @@ class Watch:
         for other in states.values():
             _ask_for_stacks(other.pid)
         self._wait_for_stacks(states)
-        stack = innermost(stack_of(self.folder, rank).read_text(errors="replace"))
+        stack = innermost(stack_of(self.folder, rank).read_text(errors="replace"), state.main_thread)
         return RankFault(
             "rank {rank} on {host} hangs: it {what} {seconds}{place}; all ranks were ended; {stacks}",
             rank=rank,
@@ -223,10 +223,14 @@ class Watch:
         )
 
     def _wait_for_stacks(self, states: Mapping[int, State]) -> None:
-        deadline_s = time.monotonic() + STACKS_WITHIN_S
-        while time.monotonic() < deadline_s and any(not _size(stack_of(self.folder, each)) for each in states):
+        """Waits until all ranks have written theirs, which grow line by line, the main thread's last."""
+        deadline_s, before = time.monotonic() + STACKS_WITHIN_S, [0]
+        while time.monotonic() < deadline_s:
+            sizes = [_size(stack_of(self.folder, each)) for each in states]
+            if all(sizes) and sizes == before:
+                return
+            before = sizes
             time.sleep(0.05)
-        time.sleep(0.05)  # a stack is written line by line
 
     def _keep_stacks(self, states: Mapping[int, State]) -> str:
         """Keeps every rank's stacks for people; returns where, or why not: ranks are ended all the same."""
