@@ -89,11 +89,12 @@ class Workspace:
         """Hold the right to work on one artefact.
 
         Raises:
-            MachineError: another process holds it.
+            MachineError: another process holds it, or it cannot be written.
         """
+        path = self.root / f".{stage}-{fingerprint[:SHORT]}.lock"
         with writing(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
-            stream = (self.root / f".{stage}-{fingerprint[:SHORT]}.lock").open("a+")
+            stream = path.open("a+")
         with stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -106,9 +107,9 @@ class Workspace:
                     fix="wait for it, or stop it first",
                     stage=stage,
                 ) from error
-            stream.truncate(0)
-            stream.write(f"process {os.getpid()} on {socket.gethostname()}")
-            stream.flush()
+            with writing(path):
+                stream.truncate(0)
+                os.write(stream.fileno(), f"process {os.getpid()} on {socket.gethostname()}".encode())
             yield
 
     def commit(self, partial: Path, manifest: Manifest) -> Artifact:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -124,6 +126,22 @@ def test_another_process_is_kept_out(tmp_path) -> None:
             pass
         holder.stdin.close()
         holder.wait()
+    with Workspace(tmp_path).lock("data", FINGERPRINT):
+        pass
+
+
+def test_a_full_disk_is_named_where_the_lock_is_written(tmp_path, monkeypatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("trainwright.artifact.workspace.os.write", refuse)
+        with (
+            pytest.raises(MachineError, match="the disk is full.*free") as raised,
+            Workspace(tmp_path).lock("data", FINGERPRINT),
+        ):
+            pytest.fail("it holds a lock that names nobody")
+    assert str(tmp_path / ".data-") in str(raised.value)
     with Workspace(tmp_path).lock("data", FINGERPRINT):
         pass
 
