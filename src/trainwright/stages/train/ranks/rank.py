@@ -54,12 +54,19 @@ class RankTask:
     """Where the process that started them looks how ranks are; None: nobody watches."""
 
 
-@record
 def run_rank(task: RankTask, pipes: Sequence[Connection]) -> None:
     """Trains as one rank of the group that the environment names; the first rank's events go to its pipe.
 
     An error that a user can mend goes there too, and the process ends with its exit code.
     """
+    try:
+        _run(task, pipes)
+    except Exception as error:  # torch has recorded it; were it to catch it, it would leave a file in TMPDIR
+        raise SystemExit(1) from error
+
+
+@record
+def _run(task: RankTask, pipes: Sequence[Connection]) -> None:
     _belong_to_parent()
     rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     reports = Reporter(pipes, local_rank)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import signal
 import uuid
@@ -87,6 +88,7 @@ def launch(
     ranks = range(node * here, (node + 1) * here)
     errors: list[TrainwrightError] = []
     with TemporaryDirectory(prefix="trainwright-ranks-") as folder:
+        configuration = replace(configuration, logs_specs=DefaultLogsSpecs(log_dir=f"{folder}/torch"))
         watch = _watch(Path(folder), task, ranks, events, others)
         asked, failed = Asked(watch), None
         try:
@@ -138,7 +140,7 @@ def _configuration(ranks: int) -> LaunchConfig:
         max_restarts=0,
         monitor_interval=0.1,
         start_method="spawn",
-        logs_specs=DefaultLogsSpecs(),
+        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),  # ``launch`` names the folder, which goes with it
         signals_to_handle=LEFT_TO_THE_AGENT,
     )
 

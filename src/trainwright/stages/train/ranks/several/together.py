@@ -145,7 +145,7 @@ def node_configuration(place: Place, task: RankTask, limit_s: float) -> LaunchCo
         max_restarts=0,
         monitor_interval=0.1,
         start_method="spawn",
-        logs_specs=DefaultLogsSpecs(),
+        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),  # ``launch`` names the folder
         signals_to_handle=LEFT_TO_THE_AGENT,
     )
 
