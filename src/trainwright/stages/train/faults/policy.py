@@ -51,7 +51,7 @@ def answer(trainer: Trainer, fault: Fault, metrics: TrainingMetrics, events: Eve
     action, broken = action_of(section, fault), not_finite(trainer)
     explained = _explained(trainer, fault, step) + _of_scale(trainer, fault)
     explained += f"; {_named(broken)}" if broken else ""
-    error = partial(_error, trainer, fault, step + 1)
+    error = partial(_error, trainer, fault, step + 1, _leapt(trainer, fault) if fault.kind == "spike" else "")
     if action == "stop":
         raise error(explained)
     if action == "skip" and broken:
@@ -257,7 +257,23 @@ def _roll_back(
     trainer.follow_progress()
 
 
-def _error(trainer: Trainer, fault: Fault, step: int, seen: str) -> TrainingError:
+def _leapt(trainer: Trainer, fault: Fault) -> str:
+    """Returns which number leapt, and over which limit, as the updates say that the gate remembers.
+
+    With ``skip`` on an accelerator they are those until the report, a few after the fault among them.
+    """
+    assert trainer.step.gate is not None
+    deviation, mean = torch.std_mean(torch.tensor(trainer.step.gate.seen, dtype=torch.float64), dim=0)
+    limit = mean + trainer.recipe.train.faults.spike_sigma * deviation
+    both = zip(("loss", "gradient's norm"), (fault.loss, fault.norm), mean.tolist(), limit.tolist(), strict=True)
+    told = {
+        f"the {name} ({value:.4g}; before it {usual:.4g} in the mean, {most:.4g} at most)": value > most
+        for name, value, usual, most in both
+    }
+    return " and ".join([name for name, over in told.items() if over] or told)
+
+
+def _error(trainer: Trainer, fault: Fault, step: int, leapt: str, seen: str) -> TrainingError:
     """Returns the error of an update whose numbers cannot be right, with what helps."""
     fix = _advice(trainer, step - 1)
     if fault.kind == "not_finite":
@@ -270,12 +286,11 @@ def _error(trainer: Trainer, fault: Fault, step: int, seen: str) -> TrainingErro
             step=step,
         )
     return TrainingError(
-        "the loss ({loss}) or the gradient's norm ({norm}) leapt at step {step}",
+        "{leapt} leapt at step {step}",
         where="train",
         seen=seen,
         fix=fix,
-        loss=f"{fault.loss:.4g}",
-        norm=f"{fault.norm:.4g}",
+        leapt=leapt,
         step=step,
     )
 
@@ -307,6 +322,10 @@ def _advice(trainer: Trainer, before: int) -> str:
     if trainer.from_step:
         # Another base in its place would have to leave out the step's own key `from`.
         return f"lower the rates in this step's own keys: {lower}"
+    if good and not step_of(good[-1]):
+        return (
+            f"the last good checkpoint has the weights that the run began with; begin again with lower rates: {lower}"
+        )
     if good:
         return (
             f"the last good checkpoint is {good[-1]}; go on from its weights with lower rates: "

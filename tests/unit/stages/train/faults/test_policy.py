@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 
 import pytest
 from safetensors.torch import load_file
@@ -182,6 +183,39 @@ def test_steps_that_were_thrown_away_count_nowhere(make, inputs_for, poison, tmp
     assert summary["goodput"]["steps_s"] == 11
     use = trainers[0].rank_use(MemoryUse())
     assert (use.steps, use.phases.forward) == (7, 8)
+
+
+@pytest.mark.parametrize("sigma", [8.0, 1e3])
+def test_what_leapt_is_told_with_its_limit(sigma, make, inputs_for, poison, tmp_path) -> None:
+    """Mean and deviation are those of the eight updates before it, as the log has them."""
+    recipe = make(
+        faults={"spike": "skip", "spike_sigma": sigma, "window": 8},
+        duration="16 steps",
+        optimizer={"name": "adamw", "lr": 1e-5},
+        exec_log_every_steps=1,
+    )
+    poison(1e3 if sigma < 100 else 1e5, batches=(14,))
+    (told,) = (text for text in train(recipe, inputs_for(recipe), tmp_path / "out") if "leapt at step 15" in text)
+    found = re.findall(r"the ([\w' ]+) \((\S+); before it (\S+) in the mean, (\S+) at most\)", told)
+    assert {name for name, *_ in found} <= {"loss", "gradient's norm"} and found
+    for name, value, mean, most in found:
+        metric = "train/loss" if name == "loss" else "train/grad_norm"
+        logged = [event for event in read_events(tmp_path / "out" / "events.jsonl") if event.name == metric]
+        before = [event.value for event in logged if 7 <= event.step <= 14]
+        assert len(before) == 8
+        assert float(mean) == pytest.approx(statistics.fmean(before), rel=1e-3)
+        assert float(most) == pytest.approx(statistics.fmean(before) + sigma * statistics.stdev(before), rel=1e-3)
+        assert float(value) > float(most)
+
+
+def test_the_weights_at_the_start_are_no_advice(make, inputs_for, poison, tmp_path) -> None:
+    poison(NAN, batches=(5, 6))
+    recipe = make(faults={"not_finite": "rollback", "most": 1})
+    with pytest.raises(TrainingError, match="became nan") as raised:
+        train(recipe, inputs_for(recipe), tmp_path / "out")
+    assert [each.name for each in checkpoints_in(tmp_path / "out" / "checkpoints")] == ["step-00000000"]
+    assert "the last good checkpoint has the weights that the run began with; begin again with" in str(raised.value)
+    assert "train.optimizer.lr=" in str(raised.value) and "init_from" not in str(raised.value)
 
 
 @pytest.mark.parametrize("action", ["skip", "rollback"])
