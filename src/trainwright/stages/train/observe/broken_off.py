@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact, write_atomically
-from trainwright.core.errors import TrainwrightError
+from trainwright.core.errors import DataError, TrainwrightError, in_one_line
 from trainwright.core.paths import read_object
 from trainwright.model.tasks.task import Batch, batch_of
 from trainwright.spec.plan import Plan
@@ -135,9 +136,22 @@ def repeat_in_script(folder: Path, look: Look) -> int:
 
 def _repeated(context: Context, plan: Plan, world: World, *, step: int, look: Look) -> None:
     with trainer_at(context, plan, world, step=step - 1, last=step) as trainer:
-        batch: dict[str, Any] = load_file(_batch_file(context.out, world.rank))
+        batch = _kept_batch(_batch_file(context.out, world.rank), step)
         trainer.prepare(step - 1)
         look(trainer, batch, float(read_object(context.out / COMPUTED)["share"]))
+
+
+def _kept_batch(path: Path, step: int) -> dict[str, Any]:
+    try:
+        return load_file(path)
+    except (SafetensorError, FileNotFoundError) as error:
+        raise DataError(
+            "this batch cannot be read",
+            where=path,
+            seen=in_one_line(error),
+            fix="keep it again: trainwright train RECIPE --break-at {step}",
+            step=step,
+        ) from error
 
 
 def _batch_file(folder: Path, rank: int) -> Path:

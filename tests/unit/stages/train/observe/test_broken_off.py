@@ -55,6 +55,21 @@ def test_what_the_script_lacks_is_one_line(kept, capsys) -> None:
     assert ended.value.code == DataError.exit_code
 
 
+@pytest.mark.parametrize("kept_bytes", [0, 7, 100, None])
+def test_a_batch_that_cannot_be_read_is_one_line(kept, capsys, kept_bytes) -> None:
+    out, _ = kept
+    path = out / "batch-rank0.safetensors"
+    whole = path.read_bytes()
+    path.unlink()
+    if kept_bytes is not None:
+        path.write_bytes(whole[:kept_bytes])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(out / SCRIPT), run_name="__main__")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {path}: this batch cannot be read") and "--break-at 6" in line
+    assert ended.value.code == DataError.exit_code
+
+
 def test_batch_and_state_are_there_and_nothing_of_the_run_is(kept) -> None:
     out, _ = kept
     batch = load_file(out / "batch-rank0.safetensors")
