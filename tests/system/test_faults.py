@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from fixtures.ranks import all_gone, left_of, ranks_by_number, started, wait_for_step, weights
+from fixtures.ranks import all_gone, files_left_of, left_of, ranks_by_number, started, wait_for_step, weights
 from trainwright.artifact.events import read_events
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,7 @@ def test_a_stopped_rank_is_named_with_its_place_and_stack(project) -> None:
     assert re.search(r"seen .*\.py\", line \d+ in \w+", said)
     (stacks,) = project.workspace.glob("train-*.partial/.stacks")
     assert len(list(stacks.iterdir())) == 4
-    assert "run the same command to go on from the last checkpoint" in said
+    assert "run the same command again" in said
 
 
 def test_a_killed_rank_restarts_the_job_to_the_same_bits(project, undisturbed) -> None:
@@ -82,6 +82,7 @@ def test_a_killed_rank_restarts_the_job_to_the_same_bits(project, undisturbed) -
         r"rank 1 on \S+ ended by SIGKILL, last heard in [\w ]*step \d+.*restart 1 of 1 from step \d+", said
     )
     assert all_gone(list(ranks.values()))
+    assert not files_left_of(project)
     assert weights(project) == weights(undisturbed)
     log = project.artifact("train") / "events.jsonl"
     (restart,) = [event for event in read_events(log) if event.kind == "restart"]
@@ -101,6 +102,7 @@ def test_a_rank_that_breaks_is_named_with_what_it_says(project) -> None:
     assert process.returncode == 5, said
     assert re.search(r"rank 3 on \S+ ended with exit code 1, .*seen .*made to break, at .*faulty_optimizer", said)
     assert not left_of(project)
+    assert not files_left_of(project)
 
 
 def test_a_rank_that_fails_again_at_once_is_left_out(project, undisturbed) -> None:

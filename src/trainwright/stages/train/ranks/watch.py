@@ -28,7 +28,8 @@ from trainwright.runtime.faults.beat import State, heard, innermost, interval_s,
 from trainwright.spec.measures import STEP_PHASES
 from trainwright.stages.train.ranks.lag import Lag
 
-GO_ON = "run the same command to go on from the last checkpoint"
+GO_ON = "run the same command again"
+"""It goes on from the last checkpoint, or begins anew where there is none yet."""
 AFTER_A_STEP = frozenset(("evaluate", "checkpoint"))
 """Phases that belong to the updates made, not to the next one."""
 TIMES_THE_LONGEST = 3.0
