@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -15,6 +16,7 @@ WIDTH, LEFT, RIGHT, TOP = 960, 120, 20, 34
 """Pixels: of the picture, for the lanes' names, at their end, and above the first."""
 LANE, BAR, LEGEND = 30, 20, 22
 TICKS = 5
+"""At most, beside 0: they are at round numbers."""
 COLUMNS = 5
 """Phases in a row of the legend."""
 
@@ -56,12 +58,19 @@ def _at(seconds: float, end_s: float) -> float:
     return LEFT + (WIDTH - LEFT - RIGHT) * seconds / end_s
 
 
+def _apart_s(end_s: float) -> float:
+    """Returns how far apart ticks are: 1, 2 or 5 times a power of ten."""
+    least_s = end_s / TICKS * (1 - 1e-9)
+    power = 10.0 ** math.floor(math.log10(least_s))
+    return next(times * power for times in (1, 2, 5, 10) if times * power >= least_s)
+
+
 def _axis(end_s: float, below: int) -> list[str]:
-    parts = []
-    for tick in range(TICKS + 1):
-        x, label = _at(tick * end_s / TICKS, end_s), format_seconds(tick * end_s / TICKS)
+    parts, apart_s = [], _apart_s(end_s)
+    for tick in range(int(end_s / apart_s * (1 + 1e-9)) + 1):
+        x, label = _at(tick * apart_s, end_s), format_seconds(tick * apart_s)
         parts.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{below}" stroke="{GRID}"/>')
-        anchor = "end" if tick == TICKS else "middle"
+        anchor = "end" if x > WIDTH - 2 * RIGHT else "middle"
         parts.append(f'<text x="{x:.1f}" y="{below + 16}" text-anchor="{anchor}" fill="{SOFT}">{escape(label)}</text>')
     return parts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -42,6 +43,26 @@ def test_lanes_phases_and_times_are_named(picture) -> None:
     assert "communicate" not in texts, "only what is there"
     tops = {bar.get("y") for bar in picture.iter(f"{SVG}rect") if bar.find(f"{SVG}title") is not None}
     assert len(tops) == len(LANES)
+
+
+@pytest.mark.parametrize(
+    ("end_s", "labels"),
+    [
+        (0.0957, ["0 s", "20 ms", "40 ms", "60 ms", "80 ms"]),
+        (2.0, ["0 s", "500 ms", "1 s", "1.5 s", "2 s"]),
+        (0.005, ["0 s", "1 ms", "2 ms", "3 ms", "4 ms", "5 ms"]),
+        (31.0, ["0 s", "10 s", "20 s", "30 s"]),
+    ],
+)
+def test_times_on_the_axis_are_round(tmp_path, end_s, labels) -> None:
+    gantt([Lane(name="rank 0", bars=[("forward", 0.0, end_s)])], tmp_path / "step.svg", title="t")
+    texts = ET.fromstring((tmp_path / "step.svg").read_text()).iter(f"{SVG}text")
+    at = {text.text: float(text.get("x")) for text in texts if text.text.endswith("s")}
+    assert list(at) == labels
+    places = list(at.values())
+    assert places[0] == LEFT and places[-1] <= WIDTH - RIGHT
+    apart = [second - first for first, second in itertools.pairwise(places)]
+    assert apart == pytest.approx([apart[0]] * len(apart), abs=0.11)
 
 
 def test_equal_data_make_equal_bytes(tmp_path) -> None:
