@@ -91,6 +91,8 @@ def trainer_at(context: Context, plan: Plan, world: World, *, step: int, last: i
         counted = world.counted(trainer.network, trainer.clock, compiled=settings.compiled)
         with trainer.checkpoints, counted:
             begin = trainer.progress.step
+            if world.leads and begin < step:  # the way is as long as it takes from here
+                context.events.progress("train", begin, total=step, unit="steps")
             for done, _ in enumerate(trainer.updates(begin, step), start=begin + 1):
                 if world.leads and (done % TOLD_EVERY == 0 or done == step):
                     context.events.progress("train", done, total=step, unit="steps")

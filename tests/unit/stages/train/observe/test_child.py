@@ -11,6 +11,7 @@ import torch
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.core.errors import RecipeError, TrainingError
+from trainwright.render.progress import TaskState
 from trainwright.spec.event import Event
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.checkpoints import Checkpoints, State
@@ -55,7 +56,19 @@ def context(make_recipe, inputs_for, tmp_path):
         events = Events(None, run="tiny", listeners=(told.append,))
         return Context(recipe=recipe, inputs=inputs_for(recipe), out=out, root=tmp_path, events=events)
 
+    make.told = told
     return make
+
+
+def test_the_way_is_told_from_its_begin(context) -> None:
+    here = context()
+    with trainer_at(here, plan_of(here), ALONE, step=6, last=7):
+        state = TaskState(name="train")
+        for event in context.told:
+            if event.kind == "progress":
+                state.update(event)
+        assert state.finished and state.total == 6
+        assert state.elapsed_s > 0, "steps take time"
 
 
 def test_the_trainer_stands_where_the_run_stood(context, train, tmp_path) -> None:
