@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 
+from trainwright.hardware.catalogue.accelerators import NEVER_RUN, NEVER_RUN_KEY, accelerators
 from trainwright.hardware.catalogue.efficiency import generation, read_efficiency
+from trainwright.hardware.catalogue.stacks import OURS
 from trainwright.hardware.prices.snapshot import not_before
 from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, SPOT_NODE_MTBF_S, SPOT_NOTICE_S, SPOT_OTHER_MTBF_S
 from trainwright.planner.rates.catalogue import beyond, doubt_of_generation, has_own_runs, is_apart
-from trainwright.spec.device import DeviceSpec, Price
+from trainwright.spec.device import PLATFORMS, DeviceSpec, Price
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.run import RunSpec
 
@@ -22,6 +24,22 @@ def of_device(device: DeviceSpec) -> list[Assumption]:
         Assumption("memory of a device", memory, "GB", "catalog", device.source, key="memory"),
         Assumption("memory bandwidth", rate, "GB/s", "catalog", device.source, key="bandwidth"),
     ]
+
+
+def of_accelerator(device: DeviceSpec) -> tuple[Assumption, ...]:
+    """Returns that this project's trainer was never run on such a device, where that is so."""
+    record = next((each for each in accelerators() if each.kind == device.kind), None)
+    if record is None:
+        name, source = f"training on {device.name}", f"this trainer has no record of {PLATFORMS[device.kind]} devices"
+        return (Assumption(name, NEVER_RUN, "", "default", source, key=NEVER_RUN_KEY),)
+    if record.verified:
+        return ()
+    return (Assumption(f"training on {record.title}s", record.standing, "", "default", "make gpu", key=NEVER_RUN_KEY),)
+
+
+def of_trainer(run: RunSpec) -> tuple[Assumption, ...]:
+    """Returns the same of a run's devices, where this project's trainer runs it: it says nothing of other software."""
+    return of_accelerator(run.cluster.device) if run.stack.name == OURS else ()
 
 
 FEW_ROWS = 30

@@ -9,7 +9,7 @@ from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import DEFAULTS
 from trainwright.hardware.catalogue.runs import read_runs
 from trainwright.hardware.prices.clouds import AT_ONCE, CONTRACT_S, SPOT_AT_ONCE, Billing
-from trainwright.planner.cost.assumptions import of_failures, of_measured, of_spot_nodes
+from trainwright.planner.cost.assumptions import of_failures, of_measured, of_spot_nodes, of_trainer
 from trainwright.planner.cost.goodput import SPOT_NODE_MTBF_S
 from trainwright.planner.cost.keeping import Kept, kept_of
 from trainwright.planner.cost.keeping import assumed as of_kept
@@ -38,7 +38,9 @@ RUN_KEYS = frozenset(("batch_ramp", "sequence", "length", "lengths", "batch", "a
 
 def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> list[Assumption]:
     """Returns all assumptions, in the order in which they are shown."""
+    said = {each.key for each in scenario.assumptions}
     return [
+        *(each for each in of_trainer(scenario.run) if each.key not in said),
         *_of_run(scenario, workload, run),
         *_of_mixtures(scenario, workload, choice),
         *_of_frozen_experts(scenario.run, workload),

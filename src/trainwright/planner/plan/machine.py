@@ -12,7 +12,7 @@ from typing import Literal
 
 from trainwright.core.errors import MachineError
 from trainwright.core.frozen import dataclass
-from trainwright.hardware.catalogue.accelerators import NEVER_RUN_KEY, accelerator
+from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.runs import RunNumbers
 from trainwright.hardware.machine.facts import MachineFacts
@@ -20,7 +20,7 @@ from trainwright.hardware.machine.nvidia import Gpu
 from trainwright.hardware.machine.probes import Probes
 from trainwright.hardware.machine.processor_peak import processor_peak
 from trainwright.hardware.machine.record import Machine
-from trainwright.planner.cost.assumptions import OTHER_PROGRAMS
+from trainwright.planner.cost.assumptions import OTHER_PROGRAMS, of_accelerator
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.process import COMPILE_BYTES, Process
 from trainwright.planner.rates.catalogue import Catalogue
@@ -156,17 +156,9 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
         cluster=cluster,
         source=Probed(probes=probes),
         threads=facts.cores if on_cpu else None,
-        rates=(*assumptions, *_unverified(device)),
+        rates=(*assumptions, *of_accelerator(device)),
         probes=probes,
     )
-
-
-def _unverified(device: DeviceSpec) -> tuple[Assumption, ...]:
-    """Returns that training on such a device was never run on hardware, where that is so."""
-    record = accelerator(device.kind)
-    if record.verified:
-        return ()
-    return (_assume(f"training on {record.title}s", record.standing, "", "default", "make gpu", key=NEVER_RUN_KEY),)
 
 
 def _unprobed_processor(facts: MachineFacts) -> Here:
@@ -197,7 +189,7 @@ def _unprobed(facts: MachineFacts, device: DeviceSpec, source: Catalogue, origin
         cluster=_alone(device, facts, disk_bytes_per_s=UNPROBED_DISK_BYTES_PER_S),
         source=source,
         threads=facts.cores if device.kind == "cpu" else None,
-        rates=(*rates, *_unverified(device)),
+        rates=(*rates, *of_accelerator(device)),
     )
 
 

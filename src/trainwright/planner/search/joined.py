@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.prices.networks import network_text, stated, why_single
-from trainwright.planner.cost.assumptions import THIN, of_measured
+from trainwright.planner.cost.assumptions import THIN, of_measured, of_trainer
 from trainwright.planner.search.ranking import Option, Recommendation
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption, Origin
@@ -15,10 +15,15 @@ from trainwright.spec.run import RunSpec
 
 
 def of_answers(recommendation: Recommendation, run: RunSpec) -> list[Assumption]:
-    """Returns lines on devices of an answer that few runs were measured on, then the networks that answers assume."""
+    """Returns lines on devices of an answer that few runs were measured on, then the networks that answers assume.
+
+    First which kinds of devices this trainer was never run on, where it is what trains.
+    """
     found = {each.device: cluster(each.cluster) for each in _answers(recommendation)}
-    measured = [of_measured(replace(run, cluster=machines)) for machines in found.values()]
-    return [*(each for each in measured if each.key == THIN), *of_networks(recommendation)]
+    runs = [replace(run, cluster=machines) for machines in found.values()]
+    never = {each.name: each for one in runs for each in of_trainer(one)}
+    measured = [of_measured(one) for one in runs]
+    return [*never.values(), *(each for each in measured if each.key == THIN), *of_networks(recommendation)]
 
 
 def _answers(recommendation: Recommendation) -> Iterable[Option]:

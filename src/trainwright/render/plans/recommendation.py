@@ -11,6 +11,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.frozen import dataclass
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_seconds
+from trainwright.hardware.catalogue.accelerators import NEVER_RUN_KEY
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.usual import habits
 from trainwright.planner.search.joined import of_answers
@@ -206,7 +207,7 @@ def _show_whole(
 
 
 def _short_grounds(recommendation: Recommendation, assumptions: Sequence[Assumption]) -> list[Assumption]:
-    """Returns the few assumptions that decide most of the first ways."""
+    """Returns what was never run on hardware, and the few assumptions that decide most of the first ways."""
     first = [option for _, option in recommendation.headlines] + [*recommendation.options[:1]]
     absent = set() if any(each.parallel.pp > 1 for each in first) else {"pipeline"}
     absent |= set() if any(map(keeps_at_a_price, first)) else {"kept"}
@@ -214,7 +215,8 @@ def _short_grounds(recommendation: Recommendation, assumptions: Sequence[Assumpt
     for each in assumptions:
         if each.key in FIRST and each.key not in absent:
             shown.setdefault(each.key, each)
-    return sorted(shown.values(), key=lambda each: FIRST.index(each.key))[:ASSUMPTIONS]
+    never = [each for each in assumptions if each.key == NEVER_RUN_KEY]
+    return [*never, *sorted(shown.values(), key=lambda each: FIRST.index(each.key))[:ASSUMPTIONS]]
 
 
 def _left_out(recommendation: Recommendation, assumptions: int, *, counted: bool) -> str:

@@ -1,8 +1,10 @@
 import math
 
 from fixtures.questions import scenario
+from trainwright.hardware.catalogue.accelerators import NEVER_RUN, NEVER_RUN_KEY
+from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.efficiency import read_efficiency
-from trainwright.planner.cost.assumptions import FEW_ROWS, THIN, of_measured, of_price
+from trainwright.planner.cost.assumptions import FEW_ROWS, THIN, of_accelerator, of_measured, of_price, of_trainer
 from trainwright.spec.device import Price
 
 
@@ -25,6 +27,14 @@ def test_a_price_says_which_instance_is_rented_and_how_much_of_it_stands_idle():
     whole = of_price(price(instance="g4dn.12xlarge", idle_devices=3))
     assert whole.source == "AWS us-east-1, g4dn.12xlarge (3 of its devices idle), of an unknown day; a list@2c3d7ea"
     assert "g4dn.xlarge, of" in of_price(price(instance="g4dn.xlarge")).source
+
+
+def test_this_trainer_was_never_run_on_a_device_without_a_result_file_nor_on_one_without_a_record():
+    for name, title in (("tpu-v5p", "TPUs"), ("gaudi3", "gaudi3"), ("mi300x", "ROCm devices")):
+        (line,) = of_accelerator(find_device(name))
+        assert (line.name, line.value, line.key) == (f"training on {title}", NEVER_RUN, NEVER_RUN_KEY)
+    assert of_accelerator(find_device("xeon-8480plus")) == ()
+    assert of_trainer(scenario(on="8xascend-910b2", stack="mindspeed").run) == ()
 
 
 def test_rates_say_how_many_measured_runs_stand_behind_them():

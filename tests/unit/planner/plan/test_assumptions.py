@@ -7,6 +7,7 @@ import pytest
 
 from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.core.units import format_seconds
+from trainwright.hardware.catalogue.accelerators import NEVER_RUN, NEVER_RUN_KEY
 from trainwright.hardware.catalogue.efficiency import read_efficiency
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
@@ -48,6 +49,17 @@ def test_mixtures_say_how_full_the_fullest_rank_is_and_dense_models_do_not():
     assert mixed["load of the fullest rank of experts"].value >= 1
     made = noted(replace(MIXTURE, expert_imbalance=1.5))["load of the fullest rank of experts"]
     assert (made.value, made.origin) == (1.5, "given")
+
+
+@pytest.mark.parametrize(("on", "title"), [("8xascend-910b2", "Ascend NPU"), ("8xh100-sxm", "CUDA device")])
+def test_a_plan_for_this_trainer_says_on_which_devices_nobody_has_run_it(on, title):
+    """Their record names no result file; a processor's does; what others have run of their own says nothing here."""
+    ours, theirs = (replace(DENSE, on=on, price=None, stack=name) for name in ("trainwright", "deepspeed"))
+    line = noted(ours)[f"training on {title}s"]
+    assert (line.value, line.key) == (NEVER_RUN, NEVER_RUN_KEY)
+    assert all(each.key != NEVER_RUN_KEY for each in noted(theirs).values())
+    on_processors = replace(ours, model=catalogue_model("gpt2-124m"), on="xeon-8480plus")
+    assert all(each.key != NEVER_RUN_KEY for each in noted(on_processors).values())
 
 
 def test_devices_whose_trainings_nobody_published_say_so_and_have_a_wider_range():

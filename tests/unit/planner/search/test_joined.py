@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from fixtures.questions import scenario
+from trainwright.hardware.catalogue.accelerators import NEVER_RUN, NEVER_RUN_KEY
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.search.joined import between, of_answers, of_networks
 from trainwright.planner.search.ranking import Goals
@@ -55,3 +56,19 @@ def test_answers_on_devices_that_few_runs_were_measured_on_say_so():
     )
     (line,) = of_answers(found, run)
     assert line.value == 13 and line.source.startswith("none with software 'default': the range is wider")
+
+
+def test_answers_that_this_trainer_was_never_run_on_say_so_once_for_each_kind():
+    found = answer("8xb200-sxm", 1)
+    others = (("ascend-910b2", "8xascend-910b2"), ("h100-sxm", "8xh100-sxm"))
+    found.headlines = [
+        (name, SimpleNamespace(device=device, cluster=on, nodes=1, price=None, provider=""))
+        for name, (device, on) in zip(("cheapest", "fastest"), others, strict=True)
+    ]
+    found.goals = Goals()
+    lines = [each for each in of_answers(found, scenario(stack="trainwright").run) if each.key == NEVER_RUN_KEY]
+    assert [(each.name, each.value) for each in lines] == [
+        ("training on Ascend NPUs", NEVER_RUN),
+        ("training on CUDA devices", NEVER_RUN),
+    ]
+    assert all(each.key != NEVER_RUN_KEY for each in of_answers(found, scenario(stack="megatron-core").run))

@@ -167,6 +167,13 @@ def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):
     assert "mi300x" in first and not {"from", "price", "cost"} & set(names.split())
 
 
+def test_an_answer_that_this_trainer_was_never_run_on_says_so_on_the_first_screen(capsys):
+    short = printed(capsys, "--have", "8xascend-910b2", "--devices", "ascend-910b2", "--stack", "trainwright")
+    (line,) = [line for line in short.splitlines() if line.startswith("training on Ascend NPUs")]
+    assert "never run on hardware" in line
+    assert "never run on hardware" not in printed(capsys, "--devices", "h100-sxm")
+
+
 def test_a_doubtful_price_wins_nothing_and_is_shown_apart(capsys):
     arguments = ("--devices", "b300-sxm,h100-sxm", "--deadline", "3d", "--cloud", "aws,nebius")
     document = json.loads(printed(capsys, *arguments, "--json"))
