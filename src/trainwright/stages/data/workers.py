@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from trainwright.artifact.events import Events
-from trainwright.runtime.faults.descent import end_with_parent
+from trainwright.launch.parent import end_with_parent
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")

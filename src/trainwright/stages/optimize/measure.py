@@ -1,7 +1,8 @@
 """A few updates of a training, timed: the trainer's own step in a process of its own, without checkpoints.
 
-Run as ``python -m trainwright.stages.optimize.measure REQUEST.json``. Each line on stdout is one JSON value: a number
-says how many updates are done, the object at the end is a ``Measurement``. It ends with the process that started it.
+Run as ``python -m trainwright.stages.optimize.measure PARENT``, the id of the process that starts it and which it ends
+with, and a request on stdin. Each line on stdout is one JSON value: a number says how many updates are done, the object
+at the end is a ``Measurement``.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact
-from trainwright.core.paths import read_object
 from trainwright.core.records import from_json, to_json
 from trainwright.core.registry import load
+from trainwright.launch.parent import end_with
 from trainwright.planner.evidence.ladder import Measurement
 from trainwright.runtime.execution import torch_settings
 from trainwright.runtime.memory import measured_use, tensor_bytes
@@ -60,7 +61,7 @@ def main(request: MeasureRequest) -> None:
 
 def measure(trainer: Any, *, warmup_steps: int, steps: int) -> Measurement:
     """Returns what ``steps`` updates of a ``Trainer`` take after ``warmup_steps`` others."""
-    device, parent, losses = trainer.settings.device, os.getppid(), []
+    device, losses = trainer.settings.device, []
     laps, clock = Laps(device), trainer.clock
     clock.start()
     laps.mark()
@@ -70,8 +71,6 @@ def measure(trainer: Any, *, warmup_steps: int, steps: int) -> Measurement:
         if done == warmup_steps:
             clock.stop()
         _print(done)
-        if os.getppid() != parent:
-            raise SystemExit("the process that asked for this is gone")
     phases, seconds = clock.stop(), laps.seconds()
     usual_s = statistics.median(seconds[warmup_steps:])
     weights = tensor_bytes(trainer.network.parameters())
@@ -92,6 +91,7 @@ def _print(value: object) -> None:
 
 
 if __name__ == "__main__":
-    main(from_json(MeasureRequest, read_object(Path(sys.argv[1])), where=sys.argv[1]))
+    end_with(int(sys.argv[1]))
+    main(from_json(MeasureRequest, json.load(sys.stdin), where="stdin"))
     # Everything is written; to take torch's modules down in order would take another second.
     os._exit(0)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from trainwright.core.errors import TrainingError
@@ -28,15 +28,12 @@ def measure(request: dict[str, Any], *, say: Callable[[int], None]) -> Measureme
         TrainingError: the process failed; carries the last line that it printed.
     """
     last: Any = None
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        tempfile.TemporaryFile("w+") as errors,
-    ):
-        path = Path(folder) / "request.json"
-        path.write_text(json.dumps(request), encoding="utf-8")
-        with subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, str(path)], stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as child:
+    # Files without a name: a kill leaves none behind.
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as errors:
+        asked.write(json.dumps(request))
+        asked.seek(0)
+        command = [sys.executable, "-m", PROGRAM, str(os.getpid())]
+        with subprocess.Popen(command, stdin=asked, stdout=subprocess.PIPE, stderr=errors, text=True) as child:
             assert child.stdout is not None
             try:
                 for line in child.stdout:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -75,9 +77,9 @@ def test_a_run_that_is_shorter_than_its_measurement_is_measured_all_the_same(req
     assert len(said(capsys)[-1]["step_s"]) == STEPS + 2
 
 
-def test_it_ends_with_the_process_that_asked(request_of, monkeypatch) -> None:
-    make, _, _ = request_of
-    numbers = iter((100, 100, 1))
-    monkeypatch.setattr(os, "getppid", lambda: next(numbers))
-    with pytest.raises(SystemExit, match="gone"):
-        measure.main(make(warmup_steps=1, steps=STEPS))
+def test_it_is_the_process_that_asked_that_it_ends_with(tmp_path) -> None:
+    """One that is not its parent is gone, or was never there: it does not even read its request."""
+    program = [sys.executable, "-m", measure.__name__, "1" if os.getpid() != 1 else "2"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.wait(timeout=60) == 1, "while nobody writes a request"
+        assert child.stderr.read() == ""

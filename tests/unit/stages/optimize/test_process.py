@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -29,7 +31,7 @@ def program(tmp_path, monkeypatch):
 def test_the_request_goes_in_and_the_measurement_comes_out(program) -> None:
     program(
         "import json, sys\n"
-        "request = json.load(open(sys.argv[1], encoding='utf-8'))\n"
+        "request = json.load(sys.stdin)\n"
         "print(1); print(2)\n"
         f"print({FOUND!r}.replace('8', str(request['steps'])))\n"
     )
@@ -70,3 +72,33 @@ def test_an_interruption_ends_the_process_too(program, tmp_path) -> None:
         time.sleep(0.01)
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
+
+
+def test_a_killed_ladder_leaves_no_process_and_no_file(program, tmp_path, monkeypatch) -> None:
+    """The child computes in C, as a compiler does, and looks at nothing itself."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    child, mark = tmp_path / "id", tmp_path / "asks.py"
+    program(
+        "import os, pathlib, sys, time\nfrom trainwright.launch.parent import end_with\nend_with(int(sys.argv[1]))\n"
+        f"pathlib.Path({str(child)!r}).write_text(str(os.getpid()))\ntime.sleep(60)"
+    )
+    mark.write_text(
+        "from trainwright.stages.optimize import process\nprocess.PROGRAM = 'stand_in'\n"
+        "process.measure({}, say=lambda done: None)"
+    )
+    parent = subprocess.Popen([sys.executable, str(mark)])
+    _wait(lambda: child.exists() and child.read_text())
+    parent.kill()
+    parent.wait()
+    number = child.read_text()
+    _wait(lambda: not Path(f"/proc/{number}").exists() or "Z" in Path(f"/proc/{number}/stat").read_text().split()[2])
+    assert not list(temporary.iterdir())
+
+
+def _wait(happened) -> None:
+    deadline = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -21,9 +21,9 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact, writing
 from trainwright.core.errors import Interrupted, TrainwrightError
+from trainwright.launch.parent import end_with_parent
 from trainwright.runtime.device import choose
 from trainwright.runtime.faults.beat import beating
-from trainwright.runtime.faults.descent import end_with_parent
 from trainwright.runtime.mesh import Found, joined
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.plan import Plan
