@@ -253,7 +253,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         _stage(
             "optimize",
-            version=4,
+            version=5,
             usual=False,
             check="trainwright.stages.train.check:problems",
             identity=optimize_identity,

@@ -50,5 +50,6 @@ def run(args: argparse.Namespace) -> int:
     if args.draw is not None:
         draw(ladder, args.draw)
         output.note(f"drawn: {args.draw}")
-    output.note(f"the tuned recipe: trainwright train {tuned}")
+    stays = "the recipe stays as it was given: train it as it is"
+    output.note(stays if ladder.stays else f"the tuned recipe: trainwright train {tuned}")
     return 0

@@ -117,7 +117,7 @@ def _of_graphs(plan: Plan, kernels: KernelChoice) -> Iterator[str]:
     device, parallel = plan.cluster.device, plan.parallel
     if device.kind not in GRAPH_KINDS:
         yield f"cuda_graphs: {device.name} ({device.kind}) launches none; set cuda_graphs=false"
-    if not parallel.compile:
+    elif not parallel.compile:
         yield "cuda_graphs: they are made of compiled code; set compile=true"
     if parallel.ranks > 1:
         moved = "weights and messages of other ranks have no fixed place in memory"

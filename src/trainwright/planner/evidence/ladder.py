@@ -57,6 +57,10 @@ class PredictedStep:
     memory_bytes: float
 
 
+def _ratio(one: PredictedStep | None, other: PredictedStep | None) -> float | None:
+    return None if one is None or other is None else one.tokens_per_s / other.tokens_per_s
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rung:
     """One technique: tried or not, kept or not, and why.
@@ -94,9 +98,7 @@ class Rung:
     @property
     def predicted_gain(self) -> float | None:
         """Returns the planner's ratio of both throughputs."""
-        if self.predicted is None or self.predicted_before is None:
-            return None
-        return self.predicted.tokens_per_s / self.predicted_before.tokens_per_s
+        return _ratio(self.predicted, self.predicted_before)
 
     @property
     def decided(self) -> bool:
@@ -127,6 +129,8 @@ class Comparison:
         gain: throughput with what the ladder decided over that as given; None where one was not measured.
         predicted_before: by the plan of the recipe as given.
         predicted: by the plan with what the ladder decided.
+        loss_difference: the largest relative difference of an update's loss between the two.
+        tolerance: what rounding may cause of it: the sum of what each technique that was decided may.
     """
 
     chosen: Literal["tuned", "given"]
@@ -137,6 +141,18 @@ class Comparison:
     gain: Interval | None = None
     predicted_before: PredictedStep | None = None
     predicted: PredictedStep | None = None
+    loss_difference: float | None = None
+    tolerance: float | None = None
+
+    @property
+    def taken(self) -> Measurement | None:
+        """Returns the measurement of the recipe that is taken; None where it was not measured."""
+        return self.tuned if self.chosen == "tuned" else self.before
+
+    @property
+    def predicted_gain(self) -> float | None:
+        """Returns the planner's ratio of both throughputs."""
+        return _ratio(self.predicted, self.predicted_before)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,6 +190,23 @@ class Ladder:
     def first(self) -> Measurement | None:
         """Returns the naive configuration's measurement; None where nothing was measured."""
         return next((rung.before for rung in self.rungs if rung.before is not None), None)
+
+    @property
+    def stays(self) -> bool:
+        """Returns whether the recipe stays as it was given: nothing was decided, or it is no better together."""
+        return not self.tuned
+
+    @property
+    def final(self) -> Measurement | None:
+        """Returns the recipe that is taken as it was measured last; None where it was not measured as a whole."""
+        return None if self.given is None else self.given.taken
+
+    @property
+    def over_naive(self) -> float | None:
+        """Returns how many times the naive throughput that is; measurements of different minutes have no interval."""
+        if self.final is None or self.first is None:
+            return None
+        return self.final.tokens_per_s / self.first.tokens_per_s
 
     @property
     def gain(self) -> Interval:

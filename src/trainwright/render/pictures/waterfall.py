@@ -28,10 +28,26 @@ class WaterfallStep:
     kept: bool
 
 
-def waterfall(base: float, steps: Sequence[WaterfallStep], path: Path, *, title: str = "") -> None:
+def waterfall(
+    base: float,
+    steps: Sequence[WaterfallStep],
+    path: Path,
+    *,
+    title: str = "",
+    last: str = "tuned",
+    end: float | None = None,
+) -> None:
     """Bars of tokens per second from ``base`` on, one for each technique; grey ones were not kept.
 
     A whisker is the interval, a diamond what was predicted.
+
+    Args:
+        base: tokens per second of the first bar.
+        steps: the bars between.
+        path: of the picture.
+        title: above it.
+        last: the last bar's name.
+        end: its tokens per second as they were measured; None: those of the steps that were kept.
 
     Raises:
         RecipeError: ``path`` ends in neither .svg nor .png.
@@ -42,8 +58,8 @@ def waterfall(base: float, steps: Sequence[WaterfallStep], path: Path, *, title:
         _bar(axes, 0, 0.0, base, BASE_TONE)
         level, furthest = base, base
         for place, step in enumerate(steps, start=1):
-            end = level * step.gain
-            _bar(axes, place, level, end, GAIN_TONE if step.kept else LEFT_OUT_TONE)
+            reached = level * step.gain
+            _bar(axes, place, level, reached, GAIN_TONE if step.kept else LEFT_OUT_TONE)
             axes.plot([level * step.low, level * step.high], [place, place], color=INK, linewidth=1.2)
             axes.plot(level * step.predicted, place, marker="D", color=WARN, markersize=5, linestyle="")
             furthest = max(furthest, level * max(step.gain, step.high, step.predicted))
@@ -57,10 +73,12 @@ def waterfall(base: float, steps: Sequence[WaterfallStep], path: Path, *, title:
                 fontsize=10,
             )
             if step.kept:
-                axes.plot([end, end], [place, place + 1], color=SOFT, linewidth=0.8, linestyle=":")
-                level = end
+                axes.plot([reached, reached], [place, place + 1], color=SOFT, linewidth=0.8, linestyle=":")
+                level = reached
+        level = level if end is None else end
         _bar(axes, len(steps) + 1, 0.0, level, BASE_TONE)
-        axes.set_yticks(range(len(steps) + 2), ["naive", *(step.name for step in steps), "tuned"])
+        furthest = max(furthest, level)
+        axes.set_yticks(range(len(steps) + 2), ["naive", *(step.name for step in steps), last])
         axes.set_ylim(len(steps) + 1.6, -0.6)
         axes.set_xlim(0, 1.16 * furthest or 1.0)
         axes.grid(visible=False, axis="y")

@@ -29,7 +29,7 @@ class OptimizeSection(Section):
 
     @field_validator("techniques")
     @classmethod
-    def _name_one(cls, names: object) -> object:
-        if names == ():
-            raise ValueError("names no technique: write all, or a list such as [bf16, compile]")
+    def _name_each_once(cls, names: object) -> object:
+        if isinstance(names, tuple) and len(set(names)) < max(1, len(names)):
+            raise ValueError(f"names {'one twice' if names else 'no technique'}: write all, or a list such as [bf16]")
         return names

@@ -11,12 +11,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
-from trainwright.core.errors import DoesNotFit, TrainwrightError
+from trainwright.core.errors import DataError, DoesNotFit, TrainwrightError
 from trainwright.core.paths import read_object
 from trainwright.core.records import from_json, to_json
 from trainwright.hardware.machine.record import FILE as MACHINE_FILE
@@ -48,6 +48,7 @@ from trainwright.stages.optimize.techniques import (
 from trainwright.stages.optimize.verdict import better, loss_difference, verdict
 
 SAVED, GIVEN = "rungs", "given"
+Saved = TypeVar("Saved", Rung, Comparison)
 
 
 def run(context: Context) -> StageResult:
@@ -113,19 +114,22 @@ class _Climb:
         tuned = {key: value for key, value in start.items() if key not in begun}
         device = self._planned(now).plan.cluster.device.name
         (self.context.out / SAVED).mkdir(exist_ok=True)
+        tolerance, damaged = (TECHNIQUES["recompute"].tolerance if tuned else 0.0), False
         for number, name in enumerate(names):
             path = self.context.out / SAVED / f"{number}-{name}.json"
-            if path.is_file():
-                rung = from_json(Rung, read_object(path), where=str(path))
-            else:
+            rung = self._saved(path, Rung)
+            damaged |= rung is None and path.exists()
+            if rung is None or (damaged and rung.predicted_before != self._planned(now).predicted):
                 rung = self._rung(name, now)
                 write_atomically(path, json.dumps(to_json(rung)).encode())
                 self.context.events.message(told(rung))
-            tuned |= decided(self.context.recipe, rung, now)
+            put = decided(self.context.recipe, rung, now)
+            tuned |= put
+            tolerance += rung.tolerance if put else 0.0
             if rung.kept:
                 now |= rung.changes
             rungs.append(rung)
-        given = self._beside_given(tuned)
+        given = self._beside_given(tuned, tolerance=tolerance, again=damaged)
         return Ladder(
             recipe=self.context.recipe.name,
             device=device,
@@ -136,6 +140,16 @@ class _Climb:
             rungs=tuple(rungs),
             given=given,
         )
+
+    def _saved(self, path: Path, kind: type[Saved]) -> Saved | None:
+        """Returns what an earlier run wrote down; None where it wrote nothing, or something else is there now."""
+        if not path.exists():
+            return None
+        try:
+            return from_json(kind, read_object(path), where=str(path))
+        except DataError as error:
+            self.context.events.message(f"measured again, for the file of an earlier run is damaged: {error}")
+            return None
 
     def _start(self, naive: dict[str, Any]) -> dict[str, Any]:
         """Returns the naive keys, with recomputation where they do not fit without."""
@@ -199,19 +213,25 @@ class _Climb:
             reason=reason,
         )
 
-    def _beside_given(self, tuned: Changes) -> Comparison | None:
-        """Returns the tuned recipe beside the given one, as an earlier run measured both; None where they are one."""
+    def _beside_given(self, tuned: Changes, *, tolerance: float, again: bool) -> Comparison | None:
+        """Returns the tuned recipe beside the given one; None where they are one.
+
+        Args:
+            tuned: what was decided.
+            tolerance: the relative difference of the loss that it may cause.
+            again: whether what an earlier run measured may be of something else.
+        """
         asked, path = self.context.recipe, self.context.out / SAVED / f"{GIVEN}.json"
         if with_changes(asked, tuned) == with_changes(asked, {}):
             return None
-        if path.is_file():
-            return from_json(Comparison, read_object(path), where=str(path))
-        found = self._compared(tuned)
+        if not again and (saved := self._saved(path, Comparison)) is not None:
+            return saved
+        found = self._compared(tuned, tolerance=tolerance)
         write_atomically(path, json.dumps(to_json(found)).encode())
         self.context.events.message(f"as given: {found.reason}")
         return found
 
-    def _compared(self, tuned: Changes) -> Comparison:
+    def _compared(self, tuned: Changes, *, tolerance: float) -> Comparison:
         """Returns the tuned recipe measured between two measurements of the given one, and which is taken."""
         try:
             given = self._planned({})
@@ -226,7 +246,8 @@ class _Climb:
             return replace(found, reason=f"what was decided cannot be trained together: {error}")
         after = self._measure(given, "as given, again")
         ratio = gain(before.step_s, with_it.step_s, after.step_s)
-        chosen, reason = better(ratio, updates=len(with_it.step_s))
+        difference = loss_difference(before, with_it)
+        chosen, reason = better(ratio, updates=len(with_it.step_s), difference=difference, tolerance=tolerance)
         return replace(
             found,
             chosen=chosen,
@@ -235,6 +256,8 @@ class _Climb:
             after=after,
             gain=ratio,
             predicted=other.predicted,
+            loss_difference=difference,
+            tolerance=tolerance,
         )
 
     def _planned(self, changes: Mapping[str, Any]) -> _Planned:

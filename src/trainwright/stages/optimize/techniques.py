@@ -13,7 +13,7 @@ from operator import getitem
 from typing import Any
 
 from trainwright.hardware.machine.facts import MachineFacts
-from trainwright.model.kernels.refusals import refusals
+from trainwright.model.kernels.refusals import GRAPH_KINDS, refusals
 from trainwright.planner.counts.pieces import loss_rows
 from trainwright.planner.evidence.ladder import Rung
 from trainwright.spec.convnet import transformer
@@ -122,6 +122,9 @@ def _flex(situation: Situation) -> Changes | str:
 
 
 def _cuda_graphs(situation: Situation) -> Changes | str:
+    device = situation.plan.cluster.device
+    if device.kind not in GRAPH_KINDS:
+        return f"it is for CUDA devices: {device.name} ({device.kind}) launches none"
     return _refused(situation, cuda_graphs=True) or {"train.exec.cuda_graphs": True}
 
 

@@ -61,13 +61,22 @@ def verdict(
     return True, where(before, with_it)
 
 
-def better(gain: Interval, *, updates: int) -> tuple[Literal["tuned", "given"], str]:
-    """Returns which recipe is taken, and why: the given one stays where what was decided was measured as slower.
+def better(
+    gain: Interval, *, updates: int, difference: float, tolerance: float
+) -> tuple[Literal["tuned", "given"], str]:
+    """Returns which recipe is taken, and why: the given one stays where the other is slower, or learns otherwise.
 
     Args:
         gain: how many times as fast what was decided is as the recipe as given.
         updates: that were timed.
+        difference: the largest relative one of the loss.
+        tolerance: the largest that rounding may cause.
     """
+    if difference > tolerance:
+        what = (
+            f"the loss of what was decided differs by {difference:.1e}, more than the {tolerance:.0e} of its techniques"
+        )
+        return "given", f"{what}: the recipe stays as it was given"
     ratio = f"{gain.mid:.2f}x as fast ({gain.low:.2f} to {gain.high:.2f})"
     if gain.low > 1:
         return "tuned", f"what was decided is {ratio}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -39,6 +40,16 @@ def test_the_ladder_is_printed_and_json_is_its_file(made, recipe, capsys) -> Non
     assert document["tuned"] == str(artifact.path / TUNED_FILE)
     assert [upto for _, upto in asked] == ["optimize-train"] * 2
     assert asked[1][0].optimize.steps == 30
+
+
+def test_a_recipe_that_stays_as_it_was_given_is_not_called_tuned(tmp_path, monkeypatch, recipe, capsys) -> None:
+    stays = replace(LADDER, tuned={})
+    files = {FILE: json.dumps(to_json(stays)).encode(), TUNED_FILE: b"name: tuned\n"}
+    artifact = make_artifact(tmp_path / "made", "optimize", files)
+    monkeypatch.setattr(runner, "run", lambda recipe, **arguments: {arguments["upto"]: artifact})
+    assert main(["optimize", recipe]) == 0
+    said = capsys.readouterr().err.replace("\n", "")
+    assert "the recipe stays as it was given" in said and TUNED_FILE not in said
 
 
 def test_the_picture_goes_where_it_is_wanted(made, recipe, tmp_path, capsys) -> None:

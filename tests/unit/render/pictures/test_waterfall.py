@@ -22,6 +22,12 @@ def test_bars_are_what_each_step_adds_to_those_that_were_kept(tmp_path) -> None:
     assert third == pytest.approx(0.5 * naive, rel=1e-3), "what was left out changes nothing"
 
 
+def test_the_last_bar_is_what_was_measured_of_the_whole(tmp_path) -> None:
+    waterfall(100.0, [step("one", 2.0, kept=True)], tmp_path / "fall.svg", last="as given", end=350.0)
+    naive, last = lengths_of(tmp_path / "fall.svg", BASE_TONE)
+    assert last == pytest.approx(3.5 * naive, rel=1e-3)
+
+
 def test_a_ladder_that_was_never_measured_is_drawn_too(tmp_path) -> None:
     waterfall(0.0, [], tmp_path / "fall.svg", title="nothing")
     assert (tmp_path / "fall.svg").stat().st_size > 0

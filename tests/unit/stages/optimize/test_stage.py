@@ -168,6 +168,31 @@ def test_a_ladder_that_was_interrupted_goes_on_with_the_same_technique(climb, la
     assert said[0].startswith("bf16")
 
 
+def test_a_damaged_file_of_an_earlier_run_is_said_and_measured_again(climb, lab, make_recipe, tmp_path) -> None:
+    whole, _, _ = climb(make_recipe())
+    rungs, done = tmp_path / "out" / "rungs", len(lab.calls)
+    (rungs / "1-bf16.json").write_text("garbage")
+    ladder, _, said = climb(make_recipe())
+    assert "1-bf16.json" in said[0] and said[0].startswith("measured again, for the file of an earlier run is damaged")
+    assert said[1].startswith("bf16: 2.00x")
+    assert len(lab.calls) - done == 3 + 3, "that rung, and the last comparison; the others stand"
+    assert to_json(ladder) == to_json(whole)
+    (rungs / "given.json").write_text('{"chosen": "nobody"}')
+    again, _, said = climb(make_recipe())
+    assert "given.json" in said[0] and to_json(again) == to_json(whole)
+
+
+def test_what_rests_on_another_decision_is_measured_again(climb, lab, make_recipe, tmp_path, monkeypatch) -> None:
+    recipe = make_recipe(optimize={"techniques": ["bf16", "fused-update"]})
+    climb(recipe)
+    done = len(lab.calls)
+    (tmp_path / "out" / "rungs" / "0-bf16.json").write_text("")
+    monkeypatch.setitem(SPEED, "bf16", 0.5)
+    ladder, _, _ = climb(recipe)
+    assert [rung.technique for rung in ladder.kept] == ["fused-update"]
+    assert Recipe.model_validate(lab.calls[done + 3]["recipe"]).train.precision == "fp32", "no longer on bf16"
+
+
 def test_a_technique_that_cannot_be_trained_is_passed_over(climb, lab, make_recipe) -> None:
     lab.fails = frozenset({2})
     ladder, _, _ = climb(make_recipe(optimize={"techniques": ["compile", "bf16"]}))
@@ -242,6 +267,26 @@ def test_a_tuned_recipe_that_is_slower_than_the_given_one_is_not_written(
     assert written(tmp_path).train == recipe.train
 
 
+def test_a_tuned_recipe_that_learns_otherwise_than_the_given_one_is_not_taken(
+    climb, lab, make_recipe, tmp_path, monkeypatch
+) -> None:
+    """Each technique alone changes nothing; all together, as only the last comparison has them, they do."""
+    recipe = make_recipe(exec={"update": "foreach"}, optimize={"techniques": ["bf16", "fused-update"]})
+
+    def measured(request, *, say):
+        found, train = lab.measure(request, say=say), Recipe.model_validate(request["recipe"]).train
+        together = train.exec.update == "fused" and train.exec.compile == "auto"
+        return replace(found, losses=(5.2, 4.0)) if together else found
+
+    monkeypatch.setattr(stage, "measure", measured)
+    ladder, _, said = climb(recipe)
+    assert ladder.given.loss_difference == pytest.approx(0.2 / 5.0)
+    assert ladder.given.tolerance == pytest.approx(sum(rung.tolerance for rung in ladder.kept))
+    assert ladder.given.chosen == "given" and ladder.tuned == {}
+    assert "the loss of what was decided differs by 4.0e-02, more than the 2e-02" in said[-1]
+    assert written(tmp_path).train == recipe.train
+
+
 def _with_odd_compiler(lab, request, say):
     compiled = Recipe.model_validate(request["recipe"]).train.exec
     found = lab.measure(request, say=say)
@@ -253,4 +298,10 @@ def _with_odd_compiler(lab, request, say):
 def test_a_ladder_of_no_technique_is_refused_in_one_line(make_recipe) -> None:
     with pytest.raises(ValidationError, match="names no technique: write all, or a list") as raised:
         make_recipe(optimize={"techniques": []})
+    assert raised.value.error_count() == 1
+
+
+def test_a_technique_that_is_named_twice_is_refused_in_one_line(make_recipe) -> None:
+    with pytest.raises(ValidationError, match="names one twice: write all, or a list") as raised:
+        make_recipe(optimize={"techniques": ["bf16", "compile", "bf16"]})
     assert raised.value.error_count() == 1
