@@ -100,12 +100,14 @@ def _all_of(machine: Machine, *, wanted: str) -> Here:
     facts, probes = machine.facts, machine.probes
     measured = None if probes is None else probes.device_kind
     if wanted not in ("auto", "cpu", measured) and not (wanted == "cuda" and facts.gpus):
+        record = accelerator(wanted)
+        lacks = "" if record.installed else f", and {record.package} is not installed"
         raise MachineError(
             "no {title} here",
             where="train.exec.device",
-            seen=f"{measured or 'nothing'} measured",
-            fix=f"set train.exec.device=cpu, or auto; where there is one, measure it: {DOCTOR} --fresh",
-            title=accelerator(wanted).title,
+            seen=f"{measured or 'nothing'} measured{lacks}",
+            fix=f"set train.exec.device=cpu, or auto; where there is one: {record.install}; then {DOCTOR} --fresh",
+            title=record.title,
         )
     if probes is not None and wanted in ("auto", probes.device_kind):
         return _probed(facts, probes)

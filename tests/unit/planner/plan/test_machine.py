@@ -4,6 +4,7 @@ import pytest
 
 from fixtures.planned_models import LLAMA
 from trainwright.core.errors import MachineError, RecipeError
+from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.hardware.catalogue.nodes import several
 from trainwright.hardware.catalogue.stacks import stack
 from trainwright.hardware.machine.nvidia import Gpu
@@ -120,6 +121,16 @@ def test_a_processor_that_training_has_run_on_says_nothing(run):
 def test_cuda_that_is_not_there_cannot_be_planned_for():
     with pytest.raises(MachineError, match=r"no CUDA device here \(seen cpu measured\); set train.exec.device=cpu"):
         this_machine(fake_machine(), wanted="cuda")
+
+
+@pytest.mark.parametrize("kind", ["npu", "tpu", "cuda", "rocm", "mps", "xpu"])
+def test_a_device_that_is_not_there_says_how_it_is_installed_as_training_does(kind, monkeypatch):
+    record = accelerator(kind)
+    monkeypatch.setattr("trainwright.hardware.catalogue.accelerators.find_spec", lambda name: None)
+    with pytest.raises(MachineError) as raised:
+        this_machine(fake_machine(), wanted=kind)
+    assert f"; where there is one: {record.install}; then trainwright doctor --fresh" in str(raised.value)
+    assert (f"and {record.package} is not installed" in str(raised.value)) == bool(record.package)
 
 
 def test_compiling_costs_time_and_says_so(run):
