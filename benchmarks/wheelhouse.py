@@ -1,6 +1,6 @@
 """Gathers in wheelhouse/ what a machine with torch alone lacks for training, for the CUDA tests and their comparison.
 
-    python benchmarks/wheelhouse.py --python 3.12 --platform manylinux_2_28_x86_64
+    python benchmarks/wheelhouse.py --python 3.12 --machine x86_64
 
 Which packages: the closure of the extra `train`, of the tests' tools and of Hugging Face's Trainer, without torch,
 what torch brings itself, and TensorBoard, at the versions of constraints.txt. The sum of their sizes is asked for
@@ -78,8 +78,11 @@ def sizes(requirements: list[str], options: list[str]) -> dict[str, int]:
     """Returns the bytes of each wheel, as its index says, before it is fetched."""
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--ignore-installed", "--no-deps"]
     command += ["--report", "-", "--target", str(ROOT / "build" / "nowhere"), *options, *requirements]
-    report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return dict(map(_size, report["install"]))
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")] or done.stderr.splitlines()
+        raise SystemExit(f"wheelhouse: pip: {reasons[-1].removeprefix('ERROR: ') if reasons else done.returncode}")
+    return dict(map(_size, json.loads(done.stdout)["install"]))
 
 
 def _size(entry: dict[str, Any]) -> tuple[str, int]:
