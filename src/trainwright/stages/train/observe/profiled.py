@@ -27,7 +27,10 @@ from trainwright.stages.train.observe.child import begin_at, carry_out, trainer_
 from trainwright.stages.train.world import World
 
 SNAPSHOTS = "cuda"
-"""What torch calls devices whose allocator writes snapshots of itself: CUDA and ROCm."""
+"""What torch calls devices whose allocator writes snapshots of itself: CUDA and ROCm.
+
+``torch.accelerator`` (2.13) begins and writes none; the module of this kind of device does.
+"""
 OPERATORS = 20
 """That are listed of each rank."""
 QUIET = "99"
@@ -133,7 +136,7 @@ def _memory_recorded(path: Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    memory = torch.cuda.memory
+    memory = torch.get_device_module(SNAPSHOTS).memory
     memory._record_memory_history()  # noqa: SLF001  # torch documents both by these names
     try:
         yield

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
@@ -12,7 +14,13 @@ from trainwright.core.records import from_json
 from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.planner.evidence.profile import FILE, Profile
 from trainwright.runtime.timing.clock import Span
-from trainwright.stages.train.observe.profiled import files_of, memory_over_time, profile_run, steps_of
+from trainwright.stages.train.observe.profiled import (
+    _memory_recorded,
+    files_of,
+    memory_over_time,
+    profile_run,
+    steps_of,
+)
 
 
 def test_a_step_begins_with_its_batch() -> None:
@@ -38,6 +46,19 @@ def test_a_step_begins_with_its_batch() -> None:
 def test_the_record_of_a_device_says_whether_its_allocator_writes_snapshots(kind, memory) -> None:
     files = files_of(accelerator(kind).torch_type, 3)
     assert files == {"trace": "trace-rank3.json", "memory": f"memory-rank3.{memory}"}
+
+
+def test_a_snapshot_is_asked_of_the_module_of_its_kind_of_device(monkeypatch, tmp_path) -> None:
+    calls: list[tuple] = []
+    memory = SimpleNamespace(
+        _record_memory_history=lambda **options: calls.append(("record", options)),
+        _dump_snapshot=lambda path: calls.append(("dump", path)),
+    )
+    monkeypatch.setattr(torch, "get_device_module", lambda kind: {"cuda": SimpleNamespace(memory=memory)}[kind])
+    path = tmp_path / "memory.pickle"
+    with _memory_recorded(path):
+        assert calls == [("record", {})]
+    assert calls[1:] == [("dump", str(path)), ("record", {"enabled": None})]
 
 
 def test_memory_is_added_up_in_the_order_of_time() -> None:
