@@ -192,6 +192,7 @@ def _unknown_key(finding: _Finding, model: Shape) -> RecipeError:
         plain = [path for path in paths if not any(str(part).isdigit() for part in path)]
         elsewhere = [dotted(path) for path in plain or paths]
         near = [other for other in elsewhere if other.startswith(f"{section}.")] or elsewhere
+        near = [name for name in known if name.startswith(f"{key}_")] or near
         fix = f"did you mean {' or '.join(repr(other) for other in near[:3])}?" if near else None
     return RecipeError(
         said(dotted(finding.path), "unknown key", finding.origin),

@@ -70,9 +70,9 @@ def parse_layout(given: str | Mapping[str, object], *, field: str = "layout") ->
             what, expected = "a part of a layout needs its value", f"{name}=VALUE"
             raise RecipeError(what, field=field, seen=repr(pair), expected=expected)
         if name not in known:
-            longer = next((f"did you mean {each!r}?" for each in known if each.startswith(f"{name}_")), None)
-            told = unknown(name, known)
-            raise RecipeError("unknown part of a layout", field=field, **{**told, "fix": told["fix"] or longer})
+            longer = " or ".join(repr(each) for each in known if each.startswith(f"{name}_"))
+            told, meant = unknown(name, known), f"did you mean {longer}?" if longer else None
+            raise RecipeError("unknown part of a layout", field=field, **{**told, "fix": told["fix"] or meant})
         if name in parts:
             raise RecipeError("{name} is given twice", field=field, seen=given, name=name)
         parts[name] = _word(name, value, field) if name in WORDS else _degree(name, value, field)

@@ -106,8 +106,8 @@ def _undivided(plan: ParallelPlan, model: ModelSpec, workload: Workload) -> list
     experts = plan.ep if model.experts is None else model.experts.count
     owners = plan.dp_replicate * plan.dp_shard * plan.cp * plan.tp
     problems += [
-        f"{size} {what} cannot be divided over ep={plan.ep}: nearest {_divisors_near(size, plan.ep)}"
-        for size, what in ((experts, "experts"), (owners, "ranks that it lies in"))
+        f"{what} ({size}) cannot be divided over ep={plan.ep}: nearest {_divisors_near(size, plan.ep)}"
+        for size, what in ((experts, "experts"), (owners, "ranks of a stage"))
         if size % plan.ep
     ]
     return problems

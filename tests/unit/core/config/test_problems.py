@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from trainwright.core.config.load import load
+from trainwright.core.errors import RecipeError
+from trainwright.spec.recipe import Recipe
+
 
 @pytest.mark.parametrize(
     ("text", "line"),
@@ -133,3 +137,12 @@ def test_null_is_expected_where_it_is_allowed(lines_of):
 def test_long_values_are_cut(lines_of):
     (line,) = lines_of(f"name: x\ntrain: {{sequence_tokens: {'z' * 500}}}\n")
     assert len(line) < 150
+
+
+def test_a_name_that_is_the_beginning_of_others_is_taken_for_those(tmp_path):
+    file = tmp_path / "r.yaml"
+    file.write_text("name: x\ntrain: {exec: {layout: {dp: 2}}}\n")
+    with pytest.raises(RecipeError) as raised:
+        load(Recipe, files=[file], preset=None, overrides=[], environ={})
+    (line,) = [line for line in str(raised.value).splitlines() if "layout.dp: unknown key" in line]
+    assert line.endswith("; did you mean 'dp_replicate' or 'dp_shard'?")

@@ -69,6 +69,7 @@ def test_a_layout_that_cannot_run_says_why_and_what_is_near(text, message):
     ("text", "message"),
     [
         ("tpp=3", r"unknown part of a layout .*did you mean 'tp'"),
+        ("dp=2", r"unknown part of a layout .*did you mean 'dp_replicate' or 'dp_shard'"),
         ("zero=2", r"unknown part of a layout .*did you mean 'zero_stage'"),
         ("tp", "needs its value"),
         ("xp", "unknown part"),

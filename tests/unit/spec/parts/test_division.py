@@ -64,7 +64,13 @@ def test_more_ranks_than_key_heads_keep_copies_and_embedding_and_head_may_count_
     assert ParallelPlan(pp=3).problems(MODEL, WORK, cluster(3)) == ()
 
 
-@pytest.mark.parametrize(("ep", "part"), [(3, "8 experts cannot be divided over ep=3: nearest 2 or 4"), (4, "ranks")])
+@pytest.mark.parametrize(
+    ("ep", "part"),
+    [
+        (3, "experts (8) cannot be divided over ep=3: nearest 2 or 4"),
+        (4, "ranks of a stage (2) cannot be divided over ep=4"),
+    ],
+)
 def test_experts_are_divided_over_ranks_that_there_are(ep, part) -> None:
     mixture = replace(MODEL, experts=Experts(count=8, active=2, ffn_width=64))
     assert part in "; ".join(ParallelPlan(dp_shard=2, ep=ep).problems(mixture, WORK, cluster(2)))
