@@ -160,7 +160,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
         with writing(partial), ExitStack() as unfinished:
             unfinished.callback(shutil.rmtree, partial, ignore_errors=True)
             shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
+            with writing(Path(partial.anchor)):  # a folder above it may be one in which none can be made
+                partial.mkdir(parents=True)
             yield partial
             partial.rename(folder)
             unfinished.pop_all()

@@ -11,6 +11,7 @@ from typing import Any
 from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import digest
 from trainwright.core.records import from_json, to_json
+from trainwright.core.registry import load
 from trainwright.core.spelling import counted
 
 INDEX = "checkpoint.json"
@@ -116,27 +117,26 @@ def read_index(path: Path) -> Index:
         raise DataError("not a folder", where=path, expected=expected) from error
     except OSError as error:
         raise DataError("the checkpoint's index cannot be read", where=where, seen=error.strerror) from error
-    fix = another_step(path)
     try:
         record: Any = json.loads(data)
     except ValueError as error:
         seen = f"{counted(len(data), 'byte')} that are no JSON" if data else "an empty file"
-        raise DataError("the checkpoint's index cannot be read", where=where, seen=seen, fix=fix) from error
+        raise DataError("the checkpoint's index cannot be read", where=where, seen=seen, fix=another(path)) from error
     found = record.get("format") if isinstance(record, dict) else 1
     if found != FORMAT:
         raise DataError(
             "this checkpoint was written in another format", where=where, seen=f"{found}", expected=f"format {FORMAT}"
         )
     recorded = record.pop("sha256", None)
-    if digest(record) != recorded:
-        raise DataError("damaged index: its own sha256 does not match", where=where, seen=digest(record), fix=fix)
+    if (seen := digest(record)) != recorded:
+        raise DataError("damaged index: its own sha256 does not match", where=where, seen=seen, fix=another(path))
     return from_json(Index, record, where=str(where))
 
 
-def another_step(path: Path) -> str | None:
-    """Returns what to do without a damaged checkpoint: its newest complete neighbour; None where it has none."""
-    others = [each for each in checkpoints_in(path.parent) if each.name != path.name]
-    return f"go on from another step: {others[-1]}" if others else None
+def another(path: Path) -> str | None:
+    """Returns what to do without a damaged checkpoint: its newest neighbour that is whole; None where it has none."""
+    other: Path | None = load("trainwright.artifact.checkpoint.neighbours:newest_beside", kind="checkpoint")(path)
+    return None if other is None else f"go on from another step: {other}"
 
 
 def _meant(path: Path) -> str | None:
@@ -144,7 +144,7 @@ def _meant(path: Path) -> str | None:
     found = checkpoints_in(path) or checkpoints_in(path / FOLDER)
     if found:
         return f"name one, such as the newest: {found[-1]}"
-    others = another_step(path) if path.name.startswith(PREFIX) else None
+    others = another(path) if path.name.startswith(PREFIX) else None
     return others or (f"list what there is: trainwright checkpoint ls {path}" if path.is_dir() else None)
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from trainwright.artifact.checkpoint.index import FOLDER, PREFIX, checkpoints_in, is_checkpoint
+from trainwright.artifact.checkpoint.index import FOLDER, FORMAT, INDEX, PREFIX, Index, checkpoints_in, is_checkpoint
 from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.core.errors import DataError
+
+State = Literal["whole by size", "incomplete", "missing files", "damaged", "other format"]
+WHOLE: State = "whole by size"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,6 +21,7 @@ class Listed:
     """A checkpoint's headline; what is not known of a damaged one is None.
 
     ``damage`` None: every file is there and of its size. Whether the bytes are right takes reading them (``damages``).
+    ``state`` is the same in a word.
     """
 
     path: Path
@@ -26,6 +32,7 @@ class Listed:
     loss: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     damage: str | None = None
+    state: State = WHOLE
 
 
 def list_checkpoints(place: Path) -> list[Listed]:
@@ -76,11 +83,11 @@ def _steps(folder: Path) -> Iterator[Path]:
 
 def _listed(path: Path) -> Listed:
     if path.name.startswith(".") or not is_checkpoint(path):
-        return Listed(path=path, damage="incomplete: the next start deletes it")
+        return Listed(path=path, damage="incomplete: the next start deletes it", state="incomplete")
     try:
         reader = CheckpointReader(path)
     except DataError as error:
-        return Listed(path=path, damage=str(error))
+        return Listed(path=path, damage=str(error), state=_of_index(path))
     index, problem = reader.index, next(reader.damages(deep=False), None)
     return Listed(
         path=path,
@@ -91,4 +98,19 @@ def _listed(path: Path) -> Listed:
         loss=index.loss,
         metrics=index.metrics,
         damage=None if problem is None else str(problem),
+        state=WHOLE if problem is None else _of_files(path, index),
     )
+
+
+def _of_index(path: Path) -> State:
+    """Returns what a checkpoint is whose index is refused: damaged, or written by a release with another format."""
+    try:
+        record = json.loads((path / INDEX).read_bytes())
+    except (OSError, ValueError):
+        return "damaged"
+    found = record.get("format") if isinstance(record, dict) else None
+    return "damaged" if found == FORMAT else "other format"
+
+
+def _of_files(path: Path, index: Index) -> State:
+    return "damaged" if all((path / name).is_file() for name in index.files) else "missing files"

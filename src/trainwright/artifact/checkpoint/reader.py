@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.artifact.checkpoint.index import Index, IndexedTensor, Piece, another_step, read_index
+from trainwright.artifact.checkpoint.index import Index, IndexedTensor, Piece, another, read_index
 from trainwright.artifact.checkpoint.tensor_file import ELEMENT_BYTES, TensorFile
 from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import file_digest
@@ -79,7 +79,7 @@ class CheckpointReader:
             inside = pieces.get(file, [])
             problem = self._of_file(file, inside, deep=deep)
             for each in [problem] if problem is not None else self._of_pieces(inside) if deep else ():
-                yield each.with_fix(another_step(self.path))
+                yield each.with_fix(another(self.path))
 
     def _of_file(self, file: str, inside: Sequence[tuple[str, Piece]], *, deep: bool) -> DataError | None:
         """Returns what is wrong with a file as a whole; it names how many tensors are lost with it."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import DataError, RecipeError
 
 LAST = 5
 """Checkpoints whose weights are averaged where nobody says how many (Vaswani et al., 2017, section 6.1)."""
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 def configure(parser: CommandParser) -> None:
     """Subcommands ls, verify, convert, average, adapters and diff."""
-    ls = parser.add_subcommand("ls", "list checkpoints: step, size, layout, loss, and which are incomplete")
+    ls = parser.add_subcommand("ls", "list checkpoints: step, size, layout, loss, and which are whole by their sizes")
     ls.add_argument("place", nargs="?", default="runs", metavar="FOLDER", help="a training, or a workspace of some")
     verify = parser.add_subcommand("verify", "read every tensor and compare it with its digest")
-    verify.add_argument("checkpoint", metavar="CHECKPOINT", help="a folder step-...")
+    verify.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="folders step-...")
     convert = parser.add_subcommand("convert", "write the model alone, as one bundle that every command takes")
     convert.add_argument("checkpoint", metavar="CHECKPOINT", help="a folder step-...")
     convert.add_argument("folder", metavar="FOLDER", help="where the bundle goes; it must not exist")
@@ -74,12 +75,28 @@ def _verify(args: argparse.Namespace, output: Output) -> int:
     from trainwright.artifact.checkpoint.reader import CheckpointReader
     from trainwright.render.results.checkpoints import show_check
 
-    reader = CheckpointReader(_path(args.checkpoint))
-    damages = [str(problem) for problem in reader.damages()]
-    tensors = len(reader.index.model) + len(reader.index.optimizer)
-    payload = {"checkpoint": reader.path, "tensors": tensors, "files": len(reader.index.files), "damages": damages}
-    output.result(payload, lambda: show_check(reader.index, damages, output))
-    return 1 if damages else 0
+    places = [_path(text) for text in args.checkpoints]
+    alone, found, shown = len(places) == 1, [], []
+    for place in places:
+        try:
+            reader = CheckpointReader(place)
+        except DataError as error:
+            if alone:
+                raise
+            found.append({"checkpoint": place, "damages": [str(error)]})
+            shown.append(partial(output.line, str(error)))
+            continue
+        damages = [str(problem) for problem in reader.damages()]
+        tensors, files = len(reader.index.model) + len(reader.index.optimizer), len(reader.index.files)
+        found.append({"checkpoint": reader.path, "tensors": tensors, "files": files, "damages": damages})
+        shown.append(partial(show_check, reader.index, damages, output, name="" if alone else str(place)))
+
+    def show() -> None:
+        for each in shown:
+            each()
+
+    output.result(found[0] if alone else {"checkpoints": found}, show)
+    return 1 if any(each["damages"] for each in found) else 0
 
 
 def _convert(args: argparse.Namespace, output: Output) -> int:

@@ -23,7 +23,7 @@ KINDS = {
 
 
 def show_list(found: Sequence[Listed], page: Page) -> None:
-    """Writes a row for each checkpoint."""
+    """Writes a row for each checkpoint, and below them what is wrong with those of which something is."""
     columns = ("checkpoint", "step", "size", "layout", "loss", "validation", "state")
     rows = [
         (
@@ -33,23 +33,29 @@ def show_list(found: Sequence[Listed], page: Page) -> None:
             _layout(each.layout) if each.ranks else None,
             None if each.loss is None else f"{each.loss:.4f}",
             None if "loss" not in each.metrics else f"{each.metrics['loss']:.4f}",
-            each.damage or "complete",
+            each.state,
         )
         for each in found
     ]
     page.table(columns, rows)
+    for each in found:
+        if each.damage is not None:
+            page.line(f"{each.path.name}: {each.damage}")
+    if any(each.damage is None for each in found):
+        page.note("sizes alone were compared: trainwright checkpoint verify CHECKPOINT reads every byte")
 
 
 def _layout(layout: Mapping[str, int]) -> str:
     return " ".join(f"{axis}={ranks}" for axis, ranks in layout.items()) or "one process"
 
 
-def show_check(index: Index, damages: Sequence[str], page: Page) -> None:
-    """Writes that every digest is right, or what is damaged."""
+def show_check(index: Index, damages: Sequence[str], page: Page, *, name: str = "") -> None:
+    """Writes that every digest is right, or what is damaged; ``name``: of a checkpoint of several."""
     tensors = counted(len(index.model) + len(index.optimizer), "tensor")
     files = counted(len(index.files), "file")
     verdict = f"{counted(len(damages), 'problem')}:" if damages else "every digest is right."
-    page.heading(f"Step {index.step}, {tensors} in {files}, {format_bytes(index.size_bytes)}: {verdict}")
+    begin = f"{name}: step" if name else "Step"
+    page.heading(f"{begin} {index.step}, {tensors} in {files}, {format_bytes(index.size_bytes)}: {verdict}")
     for damage in damages:
         page.line(damage)
 

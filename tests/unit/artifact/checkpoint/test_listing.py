@@ -28,6 +28,18 @@ def test_what_is_broken_is_said(make, tensors, tmp_path) -> None:
     assert said["step-00000001"] is None
     assert "model-0.safetensors: a file of this checkpoint is missing" in str(said["step-00000002"])
     assert "index" in str(said["step-00000003"])
+    with (tmp_path / "step-00000001" / "model-0.safetensors").open("ab") as file:
+        file.write(b" ")
+    (make(tmp_path / "step-00000006", tensors) / "checkpoint.json").write_text('{"format": 1}')
+    states = {each.path.name: each.state for each in list_checkpoints(tmp_path)}
+    assert states == {
+        "step-00000001": "damaged",
+        "step-00000002": "missing files",
+        "step-00000003": "damaged",
+        ".step-00000004": "incomplete",
+        "step-00000005": "incomplete",
+        "step-00000006": "other format",
+    }
     assert all("incomplete" in str(said[name]) for name in (".step-00000004", "step-00000005"))
 
 

@@ -38,7 +38,7 @@ def test_ls_says_what_there_is(folder, capsys) -> None:
     ]
     assert main(["checkpoint", "ls", str(folder)]) == 0
     text = capsys.readouterr().out
-    assert "dp_shard=2" in text and "one process" in text and "2.2500" in text and "complete" in text
+    assert "dp_shard=2" in text and "one process" in text and "2.2500" in text and "whole by size" in text
 
 
 def test_verify_names_the_tensor_and_the_file(folder, capsys) -> None:
@@ -145,3 +145,35 @@ def test_average_writes_the_mean_of_a_trainings_last_ones(folder, tmp_path, caps
     ones = [str(path) for path in sorted(folder.iterdir())]
     assert main(["checkpoint", "average", *ones, "--last", "2", "--into", str(tmp_path / "other")]) == 2
     assert "--last is of one training" in capsys.readouterr().err
+
+
+def test_a_damaged_neighbour_is_none_to_go_on_from(folder, tmp_path, capsys) -> None:
+    write_checkpoint(folder / "step-00000011", {"weight": np.ones((2, 2), np.float32)}, step=11)
+    (folder / "step-00000011" / "checkpoint.json").write_text("{")
+    (folder / "step-00000009" / "model-0.safetensors").unlink()
+    whole = f"; go on from another step: {folder / 'step-00000007'}"
+    for name in ("step-00000009", "step-00000011"):
+        assert main(["checkpoint", "convert", str(folder / name), str(tmp_path / "bundle")]) == 4
+        assert capsys.readouterr().err.strip().endswith(whole)
+    file = folder / "step-00000007" / "model-0.safetensors"
+    file.write_bytes(file.read_bytes() + b"1")
+    assert "go on from" not in said(capsys, "convert", folder / "step-00000009", tmp_path / "bundle")
+
+
+def test_several_are_verified_one_after_the_other(folder, capsys) -> None:
+    first, second, none = folder / "step-00000007", folder / "step-00000009", folder / "step-00000010"
+    found = answer(capsys, "verify", first, second)["checkpoints"]
+    assert [(each["checkpoint"], each["damages"]) for each in found] == [(str(first), []), (str(second), [])]
+    found = answer(capsys, "verify", none, second, code=1)["checkpoints"]
+    assert "no complete checkpoint here" in found[0]["damages"][0] and found[1]["damages"] == []
+    assert main(["checkpoint", "verify", str(none), str(second)]) == 1
+    text = capsys.readouterr().out
+    assert "no complete checkpoint here" in text and f"{second}: step 9, " in text and "every digest is right" in text
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+@pytest.mark.parametrize("place", ["/proc/x/y", "/proc/x/y/z", "/proc/z"])
+def test_a_bundle_that_cannot_be_made_there_is_one_line(folder, capsys, place) -> None:
+    assert main(["checkpoint", "convert", str(folder / "step-00000007"), place]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot write" in line and "defect" not in line

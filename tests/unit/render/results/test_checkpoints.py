@@ -14,8 +14,17 @@ from trainwright.render.results.checkpoints import show_differences, show_list
 
 def test_what_is_not_known_is_empty() -> None:
     page = WrittenPage()
-    show_list([Listed(path=Path("step-1"), damage="incomplete")], page)
+    show_list([Listed(path=Path("step-1"), damage="incomplete: the next start deletes it", state="incomplete")], page)
     assert page.tables["checkpoint"] == [(Path("step-1"), None, None, None, None, None, "incomplete")]
+    assert page.lines == ["step-1: incomplete: the next start deletes it"] and not page.notes
+
+
+def test_what_is_whole_by_size_says_what_reads_its_bytes() -> None:
+    page = WrittenPage()
+    show_list([Listed(path=Path("step-1"), step=1, size_bytes=8)], page)
+    assert page.tables["checkpoint"][0][-1] == "whole by size" and not page.lines
+    (note,) = page.notes
+    assert "checkpoint verify" in note
 
 
 def test_equal_checkpoints_are_a_sentence() -> None:
