@@ -49,9 +49,9 @@ def _dry_run(args: argparse.Namespace) -> int:
 
     output, loaded = Output.of(args), load_recipe(args)
     root = workspace_of(args, name=loaded.value.name)
-    with located(loaded):
+    with located(loaded), output.progress() as progress:
         training, _ = training_of(loaded.value, root=root, step=args.step)
-        counted = dry_run(training, root=root, on=args.on)
+        counted = dry_run(training, root=root, on=args.on, listeners=(progress,))
     output.result({"dry_run": counted}, lambda: show(counted, output))
     return 0
 

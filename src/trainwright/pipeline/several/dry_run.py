@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from trainwright.artifact.events import Events, Listener
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import Step
@@ -19,19 +20,26 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.layout import LayoutSection
 
 
-def dry_run(training: Step, *, root: Path, on: str | None = None) -> DryRun:
+def dry_run(training: Step, *, root: Path, on: str | None = None, listeners: tuple[Listener, ...] = ()) -> DryRun:
     """Returns what each rank of a training would do; nothing is started and nothing is written.
 
     Args:
         training: one training (``planning.training_of``).
         root: its workspace, which need not exist.
         on: a cluster, ``8x8xh100-sxm``; None: this machine, with as many ranks as the recipe's layout has.
+        listeners: called with every event, for progress.
 
     Raises:
         RecipeError: the layout cannot run, or the trainer cannot execute it.
     """
     plan, notes = (_plan_here(training, root=root), ()) if on is None else _plan_on(training, on=on, root=root)
-    run: DryRun = load("trainwright.stages.train.ranks.dry_run.run:dry_run", kind="layout")(training.recipe, plan)
+    events = Events(None, run=training.recipe.name, listeners=listeners)
+
+    def tell(done: int, places: int) -> None:
+        events.progress("dry run", done, total=places, unit="places")
+
+    count = load("trainwright.stages.train.ranks.dry_run.run:dry_run", kind="layout")
+    run: DryRun = count(training.recipe, plan, tell)
     return replace(run, notes=(*notes, *run.notes)) if notes else run
 
 

@@ -7,7 +7,7 @@ rank's program does not depend on its number but for its pipeline stages, so tha
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,6 +49,7 @@ from trainwright.stages.train.layout import check_executable
 from trainwright.stages.train.optimizer import Optimizers, assigned
 from trainwright.stages.train.ranks.dry_run.batches import task_and_batch
 from trainwright.stages.train.ranks.dry_run.collectives import Collectives, size_bytes
+from trainwright.stages.train.ranks.dry_run.places import side_by_side
 from trainwright.stages.train.ranks.dry_run.tracking import (
     TrackedPipeline,
     TrackedStep,
@@ -69,6 +70,8 @@ FURTHER = 1
 """The same in a pipeline, beyond one for each of its ranks: by then schedules keep the most of them, and gradients."""
 GROWING = ("gpipe", "dualpipe")
 """Schedules that keep something of every micro batch: all activations, or the last stage's cast of the head."""
+MOST_BLOCKS = 100
+"""Passes through a block that are counted in this process, a fifth of a second each: other ones start for six."""
 CPU = torch.device("cpu")
 
 
@@ -88,37 +91,57 @@ class Question:
     names: tuple[tuple[str, ...], ...] = ()
 
 
-def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
+def dry_run(recipe: Recipe, plan: Plan, tell: Callable[[int, int], None] = lambda *_: None) -> DryRun:
     """Returns what one step of a plan does on each rank, beside what is planned for it; ranks alike are one.
+
+    Args:
+        recipe: of the training.
+        plan: of it.
+        tell: hears how many places of a pipeline are counted, of how many.
 
     Raises:
         RecipeError: the trainer cannot execute the plan, or the step asks for values that nothing here has.
     """
     check_executable(plan, recipe)
     _check_on_device(plan)
-    parallel = replace(plan.parallel, compile=False, shares=())
-    kernels, notes = recipe.train.exec.kernels, _notes(recipe, plan)
-    if kernels.attention in MASKED_KERNELS:
-        kernels = replace(kernels, attention="sdpa")
-    data = parallel.dp_replicate * parallel.dp_shard
-    micro_batches = max(1, -(-plan.workload.batch_sequences // (data * parallel.micro_batch_sequences)))
-    passes = _passes(parallel, micro_batches)
-    rows = passes * parallel.micro_batch_sequences
-    workload = replace(plan.workload, batch_tokens=data * rows * plan.workload.sequence_tokens)
-    run = RunSpec(model=plan.model, workload=workload, cluster=plan.cluster, stack=read_stack(OURS), kernels=kernels)
-    task, batch = task_and_batch(recipe, vocabulary=run.transformer.vocabulary, sequences=rows)
-    asked = Question(recipe=recipe, run=run, parallel=parallel, task=task, batch=batch, passes=passes)
-    if parallel.pp > 1:
-        asked = replace(asked, names=tuple(_names(asked, place) for place in range(parallel.pp)))
+    asked, places = _asked(recipe, plan), range(plan.parallel.pp)
+    names = tuple(_names(asked, place) for place in places) if len(places) > 1 else ()
+    jobs = [(recipe, plan, place, names) for place in places]
     return DryRun(
-        parallel=parallel,
+        parallel=asked.parallel,
         device=plan.cluster.device.name,
-        passes=passes,
-        micro_batches=micro_batches,
-        ranks=tuple(_of_a_rank(asked, place) for place in range(parallel.pp)),
-        notes=notes,
+        passes=asked.passes,
+        micro_batches=_micro_batches(plan),
+        ranks=tuple(side_by_side(_count, jobs, tell, apart=asked.passes * asked.run.model.blocks > MOST_BLOCKS)),
+        notes=_notes(recipe, plan),
         groups=_groups(asked),
     )
+
+
+def _count(job: tuple[Recipe, Plan, int, tuple[tuple[str, ...], ...]]) -> DryRank:
+    recipe, plan, place, names = job
+    return _of_a_rank(replace(_asked(recipe, plan), names=names), place)
+
+
+def _asked(recipe: Recipe, plan: Plan) -> Question:
+    """Returns what is counted."""
+    parallel, kernels = replace(plan.parallel, compile=False, shares=()), recipe.train.exec.kernels
+    if kernels.attention in MASKED_KERNELS:
+        kernels = replace(kernels, attention="sdpa")
+    passes = _passes(parallel, _micro_batches(plan))
+    rows = passes * parallel.micro_batch_sequences
+    tokens = parallel.dp_replicate * parallel.dp_shard * rows * plan.workload.sequence_tokens
+    workload = replace(plan.workload, batch_tokens=tokens)
+    run = RunSpec(model=plan.model, workload=workload, cluster=plan.cluster, stack=read_stack(OURS), kernels=kernels)
+    task, batch = task_and_batch(recipe, vocabulary=run.transformer.vocabulary, sequences=rows)
+    return Question(recipe=recipe, run=run, parallel=parallel, task=task, batch=batch, passes=passes)
+
+
+def _micro_batches(plan: Plan) -> int:
+    """Returns how many a rank's step has."""
+    parallel = plan.parallel
+    data = parallel.dp_replicate * parallel.dp_shard
+    return max(1, -(-plan.workload.batch_sequences // (data * parallel.micro_batch_sequences)))
 
 
 def _groups(asked: Question) -> tuple[ParameterGroup, ...]:
