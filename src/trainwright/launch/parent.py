@@ -21,9 +21,8 @@ def end_with_parent() -> None:
     The kernel's watch works while a library holds Python's lock, too, but sees no end before it begins: a process that
     multiprocessing spawned imports for seconds before its first line.
     """
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
     parent = multiprocessing.parent_process()
     if parent is not None and os.getppid() != parent.pid:
         os._exit(1)  # nobody is left who would read an error

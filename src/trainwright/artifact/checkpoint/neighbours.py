@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from trainwright.artifact.checkpoint.index import INDEX, Index, checkpoints_in
+from trainwright.artifact.checkpoint.index import FORMAT, INDEX, Index, checkpoints_in
 from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import digest
 from trainwright.core.records import from_json
@@ -21,7 +21,11 @@ def whole_by_size(path: Path) -> bool:
     """Returns whether a checkpoint's index is right, and every file there and of its size; reads no tensor."""
     try:
         record = json.loads((path / INDEX).read_bytes())
-        if not isinstance(record, dict) or record.pop("sha256", None) != digest(record):
+        if (
+            not isinstance(record, dict)
+            or record.get("format") != FORMAT
+            or record.pop("sha256", None) != digest(record)
+        ):
             return False
         index = from_json(Index, record, where=str(path))
         return all((path / name).stat().st_size == file.size_bytes for name, file in index.files.items())

@@ -79,9 +79,9 @@ def _shard(network: Network, mesh: Mesh, *, gather_again: bool) -> None:
     if mesh.experts is not None:
         sharing = mesh.experts.sharing
         for matrix in load(f"{EXPERTS}:matrices_of", kind="layout")(network):
-            share(matrix, mesh=sharing, shard_placement_fn=partial(_placement, ranks=sharing.size(-1)))
+            share(matrix, mesh=sharing, shard_placement_fn=partial(_placement, ranks=sharing.shape[-1]))
     for block in network.blocks:
-        share(block, mesh=mesh.sharing, shard_placement_fn=partial(_placement, ranks=mesh.sharing.size(-1)))
+        share(block, mesh=mesh.sharing, shard_placement_fn=partial(_placement, ranks=mesh.sharing.shape[-1]))
     # The rest is used at the pass's beginning and end, so that dropping it between would only gather it twice.
     rest = MixedPrecisionPolicy(reduce_dtype=reduced)
     fully_shard(network, mesh=mesh.sharing, reshard_after_forward=False, mp_policy=rest)

@@ -43,7 +43,7 @@ def counted(tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "machine_of", lambda recipe, root: fake_machine())
 
     def loaded(name, kind):
-        return (lambda recipe, plan: Counted(plan)) if name.endswith(":dry_run") else load(name, kind=kind)
+        return (lambda recipe, plan, tell: Counted(plan)) if name.endswith(":dry_run") else load(name, kind=kind)
 
     monkeypatch.setattr(module, "load", loaded)
 

@@ -26,10 +26,12 @@ class Several:
 
     Attributes:
         node: its number: the first one records, and all begin again alike.
+        agreed: whether a rank is gone, as the first one has seen it: not all see a checkpoint at the same moment.
         without: leaves the host of a fault out from now on, and returns the plan of the others; None where they cannot.
     """
 
     node: int
+    agreed: Callable[[bool], bool]
     without: Callable[[RankFault | HostGone, Plan], Plan | None]
 
 
@@ -66,15 +68,19 @@ def with_restarts(
             step, lost_s = lost(task.out, time.monotonic() - began_s)
             rank = fault.rank if isinstance(fault, RankFault) else None
             # A rank that fails again before the next checkpoint is gone for good, as a silent host is.
-            gone = rank is None or before == (rank, step)
+            gone = rank is None or _agreed(several, before == (rank, step))
             fewer = _without(fault, task.plan, several) if how.elastic and gone else None
             if rank is None and fewer is None:
                 raise
-            before = None if rank is None else (rank, step)
+            before = None if rank is None or fewer is not None else (rank, step)  # whose numbers are others then
             if records:
                 again = f"restart {restarts} of {how.max_restarts}"
                 _record(task, events, fault, again=again, step=step, lost_s=lost_s, fewer=fewer)
             task = task if fewer is None else replace(task, plan=fewer)
+
+
+def _agreed(several: Several | None, gone: bool) -> bool:
+    return gone if several is None else several.agreed(gone)
 
 
 def _without(fault: RankFault | HostGone, plan: Plan, several: Several | None) -> Plan | None:
@@ -137,8 +143,9 @@ def on_fewer_hosts(plan: Plan, hosts: int) -> Plan | None:
     """Returns the plan on one of ``hosts`` hosts fewer, with as many ranks on each; None where no data axis is so."""
     for axis in DATA_AXES:
         ranks = getattr(plan.parallel, axis)
-        if ranks > 1 and ranks % hosts == 0:
-            return _along(plan, axis, ranks - ranks // hosts)
+        fewer = _along(plan, axis, ranks - ranks // hosts) if ranks > 1 and ranks % hosts == 0 else None
+        if fewer is not None:
+            return fewer
     return None
 
 

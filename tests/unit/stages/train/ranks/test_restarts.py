@@ -191,7 +191,7 @@ def leaving(node: int):
         left.append(fault)
         return on_fewer_hosts(plan, 2)
 
-    return Several(node, without), left
+    return Several(node, bool, without), left
 
 
 @pytest.mark.parametrize("node", [0, 1])
@@ -218,6 +218,28 @@ def test_a_host_whose_rank_fails_again_before_a_checkpoint_is_left_out(task) -> 
     assert [each.rank for each in left] == [3]
 
 
+def test_numbers_are_others_once_a_host_is_left_out(task) -> None:
+    launch, given = launching(fault(2), fault(2), fault(2), None)
+    several, left = leaving(0)
+    with_restarts(task(max_restarts=3, elastic=True), Events(None, run="x"), launch, several=several)
+    assert [each.plan.parallel.ranks for each in given] == [4, 4, 2, 2], "the last one is another rank 2"
+    assert len(left) == 1
+
+
+def test_the_first_host_decides_whether_a_rank_failed_again_before_a_checkpoint(task) -> None:
+    launch, given = launching(fault(3), fault(3), None)
+    asked = []
+
+    def agreed(gone: bool) -> bool:
+        asked.append(gone)
+        return False  # the first one has seen a checkpoint in between
+
+    several = Several(1, agreed, lambda *_: pytest.fail("no host is gone"))
+    with_restarts(task(max_restarts=2, elastic=True), Events(None, run="x"), launch, several=several)
+    assert asked == [False, True]
+    assert [each.plan.parallel.ranks for each in given] == [4, 4, 4]
+
+
 @pytest.mark.parametrize("how", [{"max_restarts": 3}, {"max_restarts": 0}])
 def test_a_host_that_is_gone_ends_all_where_nothing_else_is_asked_for(task, how) -> None:
     launch, given = launching(HostGone(node=1, host="b"))
@@ -229,6 +251,6 @@ def test_a_host_that_is_gone_ends_all_where_nothing_else_is_asked_for(task, how)
 
 def test_a_host_without_which_nothing_goes_on_ends_all(task) -> None:
     launch, _ = launching(HostGone(node=1, host="b"))
-    several = Several(0, lambda *_: None)
+    several = Several(0, bool, lambda *_: None)
     with pytest.raises(HostGone):
         with_restarts(task(max_restarts=1, elastic=True), Events(None, run="x"), launch, several=several)

@@ -17,7 +17,8 @@ from torch.distributed.distributed_c10d import PrefixStore
 
 from trainwright.core.errors import TrainingError, TrainwrightError
 from trainwright.stages.train.faults.memory import Change, OutOfMemory
-from trainwright.stages.train.ranks.several.meeting import POLL_S, Meeting
+from trainwright.stages.train.ranks.several.meeting import Meeting
+from trainwright.stages.train.ranks.several.store import POLL_S
 from trainwright.stages.train.ranks.watch import HostGone, RankFault, Suspect, Whose
 
 QUIET_S = 30.0

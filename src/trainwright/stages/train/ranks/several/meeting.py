@@ -9,22 +9,15 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import os
 import socket
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
-from functools import partial
 from importlib.metadata import packages_distributions, version
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import TCPStore  # torch.distributed has it too, without saying so to mypy
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from trainwright import __version__
@@ -35,16 +28,14 @@ from trainwright.core.source_digest import code_of, source_digest
 from trainwright.runtime.device import native_bf16
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.quiet import quiet_loggers
+from trainwright.stages.train.ranks.several.store import POLL_S, reached
 
-POLL_S = 0.1
 FAREWELL_S = 10.0
 """How long the first command waits for the others to hear its end: they may have ended by themselves."""
 VERDICT_S = 30.0
 """How much longer than the time limit others wait for the first command's word: it too waits so long."""
 TOLD = 20
 """Differences of one command that are told at most."""
-GRACE_S = 1.0
-"""How much longer than torch's own time limit its store is waited for: it says more than ours."""
 DIGITS = 12
 """Of a digest of code, as they are told and compared."""
 
@@ -59,13 +50,21 @@ class Meeting:
             MachineError: nobody serves the place within ``limit_s`` seconds, or its port is in use.
         """
         self.place, self.limit_s = place, limit_s
-        self.store: Store = PrefixStore(f"trainwright-{place.attempt}", _served(place, limit_s))
+        self.store: Store = PrefixStore(f"trainwright-{place.attempt}", reached(place, limit_s))
         self.store.set(f"here/{place.rank}", "")
+        self.members = tuple(range(place.commands))
+        """The number that each one came with."""
 
     def without(self, node: int) -> Meeting:
-        """Returns the same place as those see it who go on without another node: their numbers move up."""
+        """Returns the same place as those see it who go on without another node: their numbers move up.
+
+        Nobody waits for that node any more, and no other training can begin in this meeting.
+        """
         place = self.place
+        self.store.set(f"gone/{self.members[node]}", "")
+        self.store.set("left", f"{self.members[node]}")
         fewer = copy.copy(self)
+        fewer.members = tuple(member for member in self.members if member != self.members[node])
         fewer.place = replace(place, commands=place.commands - 1, rank=place.rank - (place.rank > node))
         return fewer
 
@@ -92,8 +91,35 @@ class Meeting:
         if problems:
             raise RecipeErrors(RecipeError(**problem) for problem in problems)
 
+    def of_the_first(self, about: str, mine: str) -> str:
+        """Returns what the first command says, where a file that all share may look otherwise to others.
+
+        Args:
+            about: a name that nothing else of this meeting has.
+            mine: what this command would say.
+
+        Raises:
+            TrainingError: the first command is gone.
+        """
+        with self.asking():
+            if self.place.leads:
+                self.store.set(about, mine)
+            self._wait_for(about)
+            return self.store.get(about).decode()
+
     def call(self, task: Mapping[str, Any]) -> str:
-        """Tells the others what to train next; returns the training's name among those of this meeting."""
+        """Tells the others what to train next; returns the training's name among those of this meeting.
+
+        Raises:
+            MachineError: a node was left out of a training before.
+        """
+        if self.store.check(["left"]):
+            raise MachineError(
+                "node {node} was left out of the training before this one",
+                where=self.place.endpoint,
+                fix="run the same command with fewer --nodes and a smaller train.exec.layout: what is done is kept",
+                node=self.store.get("left").decode(),
+            )
         number = self.store.add("calls", 1)
         self.store.set(f"call/{number}", json.dumps(task))
         return f"training-{number}"
@@ -275,99 +301,3 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _flat(f"{prefix}.{key}" if prefix else str(key), each)
     else:
         yield prefix, value
-
-
-def _served(place: Place, limit_s: float) -> Store:
-    """Returns the store that lies at the meeting place, once it answers; the first command may serve it itself."""
-    serves = place.leads and not place.served
-    until = time.monotonic() + limit_s
-    while not serves and not _answers(place) and time.monotonic() < until:
-        time.sleep(POLL_S)
-    try:
-        if not (serves or _answers(place)):  # asked here, for torch prints two pages before it says so
-            raise ConnectionError("no answer")
-        with nullcontext() if serves else _silence():
-            return _within(max(limit_s, 1.0), partial(_store, place, limit_s, serves=serves))
-    except (RuntimeError, ConnectionError, TimeoutError) as error:
-        if serves:
-            fix = "is the port free, and is the host this one? name another port on every node"
-            raise MachineError("cannot meet here", where=place.endpoint, seen=in_one_line(error), fix=fix) from error
-        raise MachineError(
-            "{why} within {limit_s:g} s",
-            where=place.endpoint,
-            fix="start the command of {noun} 0 there, or raise train.exec.rendezvous_timeout",
-            why=_why_nobody(place, error),
-            limit_s=limit_s,
-            noun=place.noun,
-        ) from error
-
-
-def _store(place: Place, limit_s: float, *, serves: bool) -> Store:
-    return TCPStore(
-        place.host,
-        place.port,
-        world_size=None,
-        is_master=serves,
-        timeout=timedelta(seconds=max(limit_s, 1.0)),
-        wait_for_workers=False,
-        multi_tenant=True,
-    )
-
-
-def _within(limit_s: float, make: Callable[[], Store]) -> Store:
-    """Returns what ``make`` makes, in a thread that is left alone after the limit: torch's own knows none here.
-
-    Where something that is no store takes the connection and says nothing, torch waits without end and hears no signal.
-
-    Raises:
-        TimeoutError: nothing was made.
-    """
-    made: SimpleQueue[Store | Exception] = SimpleQueue()
-
-    def work() -> None:
-        try:
-            made.put(make())
-        except (RuntimeError, OSError) as error:  # torch's, all of them RuntimeError
-            made.put(error)
-
-    threading.Thread(target=work, daemon=True, name="meeting").start()
-    try:
-        result = made.get(timeout=limit_s + GRACE_S)
-    except Empty:
-        raise TimeoutError("no word of a store") from None
-    if isinstance(result, Exception):
-        raise result
-    return result
-
-
-def _why_nobody(place: Place, error: Exception) -> str:
-    """Returns why nobody was met."""
-    if not isinstance(error, ConnectionError):
-        return f"something answered here, but no command of {place.noun} 0"
-    try:
-        socket.getaddrinfo(place.host, place.port)
-    except OSError:
-        return "no host of this name was found"
-    return "nobody was here"
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Leaves the telling to us: torch writes a page to stderr for each try at what is not its store."""
-    sys.stderr.flush()
-    before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(before, 2)
-        os.close(before)
-        os.close(nowhere)
-
-
-def _answers(place: Place) -> bool:
-    try:
-        socket.create_connection((place.host, place.port), timeout=1.0).close()
-    except OSError:
-        return False
-    return True

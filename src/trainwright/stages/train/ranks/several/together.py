@@ -102,7 +102,7 @@ def _train(here: Meeting, task: RankTask, events: Events) -> None:
 
 def _train_on_node(here: Meeting, task: RankTask, events: Events) -> None:
     """Trains with this node's ranks, and begins again with all nodes, or fewer, as often as the recipe allows."""
-    met, attempts = here, itertools.count(1)
+    met, attempts, questions = here, itertools.count(1), itertools.count(1)
 
     def launched(task: RankTask) -> None:
         place = met.place
@@ -113,6 +113,10 @@ def _train_on_node(here: Meeting, task: RankTask, events: Events) -> None:
             launch(here_now, configuration, events, node=place.rank, others=hosts)
 
         end_together(met, here_now.group, task.recipe.train.exec.hang_after, launch_here)
+
+    def agreed(gone: bool) -> bool:
+        about = f"{task.group}/gone-{next(questions)}"
+        return met.of_the_first(about, "gone" if gone else "here") == "gone"
 
     def without(fault: RankFault | HostGone, plan: Plan) -> Plan | None:
         nonlocal met
@@ -125,7 +129,7 @@ def _train_on_node(here: Meeting, task: RankTask, events: Events) -> None:
         met = met.without(gone)
         return fewer
 
-    with_restarts(task, events, launched, several=Several(here.place.rank, without))
+    with_restarts(task, events, launched, several=Several(here.place.rank, agreed, without))
 
 
 def node_configuration(place: Place, task: RankTask, limit_s: float) -> LaunchConfig:

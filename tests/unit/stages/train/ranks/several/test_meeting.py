@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import re
-import socket
 import threading
 import time
 from dataclasses import replace
@@ -37,6 +36,32 @@ def test_every_command_ends_with_every_difference(each) -> None:
         assert "another version of torch than node 0 (seen 2.11, expected 2.13 as on" in first
         assert "node 2 on " in second
         assert "another seed than node 0 (seen 7, expected 5" in second
+
+
+def test_the_first_command_says_what_all_take_for_true(each) -> None:
+    said = each(lambda here: here.of_the_first("gone-1", f"as {here.place.rank} sees it"))
+    assert [came.result(60) for came in said] == ["as 0 sees it"] * 3
+
+
+def test_those_who_go_on_without_a_node_move_up(place) -> None:
+    here = Meeting(place, 5.0)
+    seen = [replace_place(here, rank).without(1).place for rank in (0, 2)]
+    assert [(each.rank, each.commands) for each in seen] == [(0, 2), (1, 2)]
+    assert here.place == place, "the meeting itself stays"
+
+
+def test_no_other_training_begins_where_a_node_was_left_out(place) -> None:
+    here = Meeting(place, 5.0)
+    here.without(1).without(1)
+    assert here.store.check(["gone/1", "gone/2"]), "nobody waits for them"
+    with pytest.raises(MachineError, match="node 2 was left out of the training before this one; run the same command"):
+        here.call({})
+
+
+def replace_place(here: Meeting, rank: int) -> Meeting:
+    other = copy.copy(here)
+    other.place = replace(here.place, rank=rank)
+    return other
 
 
 def test_a_verdict_counts_though_the_first_command_ended_right_after_it(each, monkeypatch) -> None:
@@ -155,47 +180,3 @@ def test_a_place_that_nobody_serves_is_named(place: Place, make_recipe) -> None:
     last = replace(place, rank=1)
     with pytest.raises(MachineError, match=rf"{place.endpoint}: nobody was here within 0.3 s"), meeting(last, recipe):
         pytest.fail("nobody is there to meet")
-
-
-def test_a_host_that_has_no_address_is_named(place: Place) -> None:
-    with pytest.raises(MachineError, match=r"no host of this name was found within 0.3 s; start the command of node 0"):
-        Meeting(replace(place, rank=1, host="nobody.invalid"), 0.3)
-
-
-def test_what_takes_the_connection_and_says_nothing_is_not_waited_for_longer(place: Place, capfd) -> None:
-    """A port that is taken and never served, a web server that waits for a request: torch alone waits without end."""
-    with socket.socket() as stream:
-        stream.bind((place.host, place.port))
-        stream.listen()
-        with pytest.raises(MachineError, match="something answered here, but no command of node 0 within 1 s"):
-            Meeting(replace(place, rank=1), 1.0)
-        assert capfd.readouterr().err == ""
-    for left in [thread for thread in threading.enumerate() if thread.name == "meeting"]:
-        left.join(60)  # what torch writes now is of no other test
-
-
-def test_what_answers_and_is_no_meeting_place_is_named_in_one_line(place: Place, capfd) -> None:
-    """Something else on that port: it accepts and says what torch does not expect."""
-    with socket.socket() as stream:
-        stream.bind((place.host, place.port))
-        stream.listen()
-
-        def answer() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    guest, _ = stream.accept()
-                    guest.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9)
-                    guest.close()
-
-        threading.Thread(target=answer, daemon=True).start()
-        with pytest.raises(MachineError, match="something answered here, but no command of node 0 within 1 s"):
-            Meeting(replace(place, rank=1), 1.0)
-    assert "TCPStore" not in capfd.readouterr().err
-
-
-def test_a_port_in_use_is_named(place: Place) -> None:
-    with socket.socket() as stream:
-        stream.bind(("127.0.0.1", place.port))
-        stream.listen()
-        with pytest.raises(MachineError, match="cannot meet here .*is the port free"):
-            Meeting(place, 1.0)
