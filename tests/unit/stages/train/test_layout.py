@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
-from importlib.metadata import PackageNotFoundError
 from typing import get_args
 
 import pytest
@@ -25,7 +24,6 @@ from trainwright.spec.sections.updates.optimizer import AdamWAloneSection
 from trainwright.spec.stack import Axis
 from trainwright.spec.workload import KernelChoice, Offload, ParallelPlan
 from trainwright.stages.train.layout import check_executable, refusals
-from trainwright.stages.train.ranks.pipeline import refusals as of_pipelines
 from trainwright.stages.train.stage import settings_of
 from trainwright.testing.machine import fake_machine
 
@@ -94,26 +92,6 @@ def test_a_split_backward_pass_is_not_recomputed(schedule) -> None:
     (line,) = refusals(ParallelPlan(pp=2, schedule=schedule), recompute="full")
     assert line.startswith(f"schedule={schedule}: ")
     assert line.endswith("set recompute=none or schedule=1f1b")
-
-
-@pytest.mark.parametrize(
-    ("release", "refused"),
-    [("2.11.0+cu130", True), ("2.12.1", True), ("2.13.0+cpu", False), ("3.0.0", False), (None, False)],
-)
-def test_a_backward_pass_is_split_by_a_torch_that_can(release, refused, monkeypatch) -> None:
-    def version(_: str) -> str:
-        if release is None:
-            raise PackageNotFoundError("torch")
-        return release
-
-    monkeypatch.setattr(of_pipelines, "version", version)
-    of_pipelines.splits.cache_clear()
-    try:
-        said = refusals(ParallelPlan(pp=2, schedule="zero_bubble"), blocks=4)
-        assert refusals(ParallelPlan(pp=2), blocks=4) == ()
-    finally:
-        of_pipelines.splits.cache_clear()
-    assert [line.endswith("set schedule=1f1b, or take torch 2.13") for line in said] == [True] * refused
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe"])
