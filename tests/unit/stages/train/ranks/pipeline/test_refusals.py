@@ -1,4 +1,4 @@
-"""What a pipeline does not run with the torch that is here; the rest is in ``tests/unit/stages/train/test_layout.py``."""
+"""What a pipeline does not run with the torch that is here; more in ``tests/unit/stages/train/test_layout.py``."""
 
 from __future__ import annotations
 
