@@ -29,7 +29,7 @@ def end_with_parent() -> None:
 
 
 def end_with(parent: int) -> None:
-    """The same where this process is all that ends; elsewhere than on Linux a thread looks every second.
+    """As ``end_with_parent`` for any process; a thread looks every second too, for the systems without such a kernel.
 
     Args:
         parent: the process that started this one; where it is gone already this one ends now.

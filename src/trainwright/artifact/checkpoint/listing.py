@@ -109,7 +109,7 @@ def _of_index(path: Path) -> State:
     except (OSError, ValueError):
         return "damaged"
     found = record.get("format") if isinstance(record, dict) else None
-    return "damaged" if found == FORMAT else "other format"
+    return "other format" if isinstance(found, int) and found != FORMAT else "damaged"
 
 
 def _of_files(path: Path, index: Index) -> State:

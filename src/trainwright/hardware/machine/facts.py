@@ -67,7 +67,7 @@ def gather(disk_path: Path, *, watch_s: float = BUSY_INTERVAL_S) -> MachineFacts
         watch_s: how long to watch what others use of the processors; 0 takes the load of the last minute.
     """
     total, available = memory()
-    cores, logical = _cores()
+    physical, logical = cores()
     clock_hz, clock_max_hz = cpu_clock_hz()
     existing = next(path for path in (disk_path.absolute(), *disk_path.absolute().parents) if path.exists())
     return MachineFacts(
@@ -78,7 +78,7 @@ def gather(disk_path: Path, *, watch_s: float = BUSY_INTERVAL_S) -> MachineFacts
         python=platform.python_version(),
         torch=_version("torch"),
         cpu=cpu_model(),
-        cores=cores,
+        cores=physical,
         logical_cores=logical,
         cpu_features=cpu_features(),
         cpu_busy=_cpu_busy(watch_s),
@@ -105,7 +105,7 @@ def machine_digest() -> str:
             "architecture": platform.machine(),
             "cpu": cpu_model(),
             "features": cpu_features(),
-            "cores": _cores(),
+            "cores": cores(),
             "memory_gib": round(total / GIB),
             "torch": _version("torch"),
             "python": platform.python_version(),
@@ -139,7 +139,8 @@ def memory() -> tuple[int, int]:
     return limit, min(host.available, max(0, limit - used))
 
 
-def _cores() -> tuple[int, int]:
+def cores() -> tuple[int, int]:
+    """Returns the physical and the logical cores that this process may use."""
     logical_on_host = psutil.cpu_count(logical=True) or 1
     physical_on_host = psutil.cpu_count(logical=False) or logical_on_host
     logical = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else logical_on_host

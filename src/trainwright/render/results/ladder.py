@@ -88,7 +88,7 @@ def draw(ladder: Ladder, path: Path) -> None:
         for rung in ladder.rungs
         if rung.gain is not None
     ]
-    last = "as given" if ladder.stays and ladder.given is not None else "tuned"
+    last = "as given" if ladder.stays else "tuned"
     end = None if ladder.final is None else ladder.final.tokens_per_s
     factor = ladder.gain.mid if ladder.over_naive is None else ladder.over_naive
     whole = "stays as given, " if last == "as given" else ""

@@ -15,6 +15,7 @@ from trainwright.artifact.store import writing
 from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import digest
 from trainwright.core.spelling import counted
+from trainwright.launch.jobs import run_jobs
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.arrange import RELABELLED, SPLITS
 from trainwright.stages.data.corpus.checked import changed_file
@@ -24,7 +25,6 @@ from trainwright.stages.data.funnel import Funnel, total
 from trainwright.stages.data.parts import publish_json, read_json
 from trainwright.stages.data.read import ReadJob, Unit, read_unit
 from trainwright.stages.data.stratified import missing
-from trainwright.stages.data.workers import run_jobs
 
 LAYOUT = "layout.json"
 """Says which corpus, recipe and buckets the parts beside it are of; without it they are not taken up."""

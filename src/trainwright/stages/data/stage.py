@@ -30,6 +30,7 @@ from trainwright.core.fingerprint import file_digest
 from trainwright.core.paths import local_path
 from trainwright.core.records import to_json
 from trainwright.core.registry import load
+from trainwright.launch.jobs import run_apart, run_jobs
 from trainwright.model.chats.template import ChatTemplate
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.arrange import SPLITS, ArrangeJob, arrange_bucket, documents_path
@@ -53,7 +54,7 @@ from trainwright.stages.data.tokens.tokenizer import TokenizerFacts, TrainedToke
 from trainwright.stages.data.words.encode import ENCODER as WORDS_ENCODER
 from trainwright.stages.data.words.encode import WordsJob, encode_sentences
 from trainwright.stages.data.words.records import texts_in
-from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
+from trainwright.stages.data.workers import worker_count
 
 LISTED = ("words", "pairs")
 """Records whose form is a list of texts."""

@@ -20,11 +20,11 @@ from pickle import PickleError
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.artifact.tokenizer import END_OF_TEXT_ID, end_of_text_id, load_tokenizer
 from trainwright.core.errors import DataError
+from trainwright.launch.jobs import run_apart
 from trainwright.spec.sections.data import TokenizerSection
 from trainwright.stages.data.optional import need
 from trainwright.stages.data.parts import TERMINATOR, read_documents
 from trainwright.stages.data.tokens.encoders import EncoderName, GigatokenEncoder
-from trainwright.stages.data.workers import run_apart
 
 Merges = list[tuple[bytes, bytes]]
 

@@ -11,6 +11,7 @@ from typing import Any
 from trainwright.artifact.checkpoint.index import checkpoints_in, step_of
 from trainwright.artifact.events import Events
 from trainwright.core.frozen import dataclass
+from trainwright.core.spelling import counted
 from trainwright.spec.plan import Plan
 from trainwright.stages.train.faults.memory import Change, OutOfMemory, tell, with_change
 from trainwright.stages.train.ranks.rank import RankTask
@@ -101,9 +102,9 @@ def _record(
         log.emit("restart", "train", lost_s, unit="s", step=step, text=str(fault))
         log.message(f"{fault.what}; {again} from step {step}")
         if fewer is not None:
-            whose = f"rank {fault.rank}" if isinstance(fault, RankFault) else f"node {fault.node}"
+            whose = f"rank {fault.rank}" if isinstance(fault, RankFault) else f"node {fault.came}"
             equal = " with equal shares" if task.plan.parallel.shares else ""
-            log.message(f"{whose} is gone: going on with {fewer.parallel.ranks} ranks{equal}")
+            log.message(f"{whose} is gone: going on with {counted(fewer.parallel.ranks, 'rank')}{equal}")
 
 
 def _adapted(task: RankTask, error: OutOfMemory, change: Change, events: Events, *, records: bool) -> RankTask:
@@ -153,8 +154,8 @@ def _along(plan: Plan, axis: str, ranks: int) -> Plan | None:
     """Returns the plan with so many ranks along an axis; None where its schedule or its experts do not allow it."""
     changes: dict[str, Any] = {axis: ranks, "shares": ()}
     parallel = replace(plan.parallel, **changes)
-    expert_copies = max(1, parallel.ep // parallel.dp_shard)
-    divided = parallel.dp_shard % parallel.ep == 0 or parallel.ep % parallel.dp_shard == 0
-    if parallel.schedule == "dualpipe" or not divided or parallel.dp_replicate % expert_copies:
+    neighbours = parallel.dp_shard % parallel.ep == 0 or parallel.ep % parallel.dp_shard == 0
+    whole = parallel.dp_replicate * parallel.dp_shard % parallel.ep == 0
+    if parallel.schedule == "dualpipe" or not (neighbours and whole):
         return None
     return replace(plan, parallel=parallel)

@@ -68,17 +68,20 @@ class RankFault(TrainingError):
 
 
 class HostGone(TrainingError):
-    """The command of another host says nothing any more: with fewer hosts the job can go on."""
+    """The command of another host says nothing any more: with fewer hosts the job can go on.
 
-    def __init__(self, *, node: int, host: str) -> None:
+    ``node``: its number among those that are here, ``came``: that of its command.
+    """
+
+    def __init__(self, *, node: int, came: int, host: str) -> None:
         super().__init__(
             "the command of node {node} on {host} says nothing any more; all ranks were ended",
             where="train",
             fix=GO_ON + ", on every node",
-            node=node,
+            node=came,
             host=host,
         )
-        self.node = node
+        self.node, self.came = node, came
 
 
 @dataclass(kw_only=True)

@@ -196,7 +196,7 @@ def leaving(node: int):
 
 @pytest.mark.parametrize("node", [0, 1])
 def test_a_host_that_is_gone_is_left_out(task, node) -> None:
-    work, gone = task(max_restarts=1, elastic=True), HostGone(node=1, host="b")
+    work, gone = task(max_restarts=1, elastic=True), HostGone(node=1, came=2, host="b")
     launch, given = launching(gone, None)
     several, left = leaving(node)
     with_restarts(work, Events(None, run="x"), launch, several=several)
@@ -206,7 +206,7 @@ def test_a_host_that_is_gone_is_left_out(task, node) -> None:
     assert log.is_file() == (node == 0), "the first host records"
     if node == 0:
         told = [event.text for event in read_events(log)]
-        assert told[-1] == "node 1 is gone: going on with 2 ranks"
+        assert told[-1] == "node 2 is gone: going on with 2 ranks"
         assert restarts_in(log) == 1
 
 
@@ -242,15 +242,15 @@ def test_the_first_host_decides_whether_a_rank_failed_again_before_a_checkpoint(
 
 @pytest.mark.parametrize("how", [{"max_restarts": 3}, {"max_restarts": 0}])
 def test_a_host_that_is_gone_ends_all_where_nothing_else_is_asked_for(task, how) -> None:
-    launch, given = launching(HostGone(node=1, host="b"))
+    launch, given = launching(HostGone(node=1, came=2, host="b"))
     several, left = leaving(0)
-    with pytest.raises(HostGone, match="the command of node 1 on b says nothing any more"):
+    with pytest.raises(HostGone, match="the command of node 2 on b says nothing any more"):
         with_restarts(task(**how), Events(None, run="x"), launch, several=several)
     assert len(given) == 1 and not left
 
 
 def test_a_host_without_which_nothing_goes_on_ends_all(task) -> None:
-    launch, _ = launching(HostGone(node=1, host="b"))
+    launch, _ = launching(HostGone(node=1, came=2, host="b"))
     several = Several(0, bool, lambda *_: None)
     with pytest.raises(HostGone):
         with_restarts(task(max_restarts=1, elastic=True), Events(None, run="x"), launch, several=several)

@@ -10,6 +10,7 @@ import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
+from trainwright.hardware.machine.facts import cores, memory
+from trainwright.launch.jobs import run_jobs
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.model.optimizers.groups import freeze
@@ -49,7 +52,6 @@ from trainwright.stages.train.layout import check_executable
 from trainwright.stages.train.optimizer import Optimizers, assigned
 from trainwright.stages.train.ranks.dry_run.batches import task_and_batch
 from trainwright.stages.train.ranks.dry_run.collectives import Collectives, size_bytes
-from trainwright.stages.train.ranks.dry_run.places import side_by_side
 from trainwright.stages.train.ranks.dry_run.tracking import (
     TrackedPipeline,
     TrackedStep,
@@ -72,6 +74,8 @@ GROWING = ("gpipe", "dualpipe")
 """Schedules that keep something of every micro batch: all activations, or the last stage's cast of the head."""
 MOST_BLOCKS = 100
 """Passes through a block that are counted in this process, a fifth of a second each: other ones start for six."""
+PROCESS_BYTES = 1 << 30
+"""Of one that has torch, and the tracker's view of one place."""
 CPU = torch.device("cpu")
 
 
@@ -107,15 +111,28 @@ def dry_run(recipe: Recipe, plan: Plan, tell: Callable[[int, int], None] = lambd
     asked, places = _asked(recipe, plan), range(plan.parallel.pp)
     names = tuple(_names(asked, place) for place in places) if len(places) > 1 else ()
     jobs = [(recipe, plan, place, names) for place in places]
+    done = count(1)
     return DryRun(
         parallel=asked.parallel,
         device=plan.cluster.device.name,
         passes=asked.passes,
         micro_batches=_micro_batches(plan),
-        ranks=tuple(side_by_side(_count, jobs, tell, apart=asked.passes * asked.run.model.blocks > MOST_BLOCKS)),
+        ranks=tuple(
+            run_jobs(
+                _count,
+                jobs,
+                workers=_processes() if asked.passes * asked.run.model.blocks > MOST_BLOCKS else 1,
+                on_done=lambda *_: tell(next(done), len(jobs)),
+            )
+        ),
         notes=_notes(recipe, plan),
         groups=_groups(asked),
     )
+
+
+def _processes() -> int:
+    """Returns how many places this machine counts side by side."""
+    return max(1, min(cores()[1], memory()[1] // PROCESS_BYTES))
 
 
 def _count(job: tuple[Recipe, Plan, int, tuple[tuple[str, ...], ...]]) -> DryRank:

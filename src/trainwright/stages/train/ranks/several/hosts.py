@@ -118,7 +118,7 @@ class Hosts:
                 if end is None and self._gone(rank):
                     end = {"kind": "gone", "host": self._word(rank).get("host", "its host")}
                 if end is not None:
-                    ends.append({**end, "node": rank})
+                    ends.append({**end, "node": rank, "came": self._here.members[rank]})
                     waited.discard(rank)
             time.sleep(POLL_S if waited else 0.0)
         return min(ends, key=lambda end: (WEIGHT.index(end["kind"]), end["node"]))
@@ -180,7 +180,7 @@ def _outcome(failure: TrainwrightError | None) -> dict[str, Any]:
 
 def _error(verdict: Mapping[str, Any]) -> TrainingError:
     """Returns the error that another host's ranks ended with."""
-    kind, node = verdict["kind"], verdict["node"]
+    kind, came = verdict["kind"], verdict["came"]
     if kind in ("fault", "echo"):
         return RankFault("{said}", rank=verdict["rank"], seen=verdict["seen"], fields={"said": verdict["what"]})
     if kind == "memory":
@@ -189,5 +189,5 @@ def _error(verdict: Mapping[str, Any]) -> TrainingError:
         error.change = None if verdict["change"] is None else Change(**verdict["change"])
         return error
     if kind == "gone":
-        return HostGone(node=node, host=verdict["host"])
-    return TrainingError("the command of node {node} ended: {error}", node=node, error=verdict["what"])
+        return HostGone(node=verdict["node"], came=came, host=verdict["host"])
+    return TrainingError("the command of node {node} ended: {error}", node=came, error=verdict["what"])

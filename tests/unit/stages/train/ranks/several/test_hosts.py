@@ -88,6 +88,23 @@ def test_a_host_that_is_gone_is_named(each, monkeypatch) -> None:
         assert "on every node" in str(error)
 
 
+def test_a_second_host_that_is_gone_has_the_number_that_it_came_with(each, monkeypatch) -> None:
+    monkeypatch.setattr(module, "QUIET_S", 0.5)
+
+    def act(here: Meeting) -> None:
+        if here.place.rank == 1:
+            return
+        hosts = Hosts(here.without(1), "t-2", 0.1)
+        hosts.judge(None)
+        if here.place.rank == 0:
+            hosts.agree(None)
+
+    error = each(act)[0].exception(60)
+    assert isinstance(error, HostGone)
+    assert (error.node, error.came) == (1, 2)
+    assert str(error).startswith("train: the command of node 2 on ")
+
+
 def test_a_host_that_comes_back_hears_that_it_was_taken_for_gone(each, monkeypatch) -> None:
     monkeypatch.setattr(module, "QUIET_S", 0.5)
     decided = threading.Barrier(3)
