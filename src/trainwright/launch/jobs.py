@@ -8,11 +8,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import TypeVar
 
+from trainwright.core.errors import MachineError, in_one_line
 from trainwright.launch.parent import end_with_parent
 
 Input = TypeVar("Input")
@@ -21,6 +23,10 @@ Result = TypeVar("Result")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _QUEUED_PER_WORKER = 4
 """Jobs handed out ahead, so that a long list is not pickled at once."""
+
+
+class WorkerDied(MachineError):
+    """A process ended without a word, as one does that the system kills where memory ends."""
 
 
 def run_jobs(
@@ -36,7 +42,7 @@ def run_jobs(
     ``apart`` keeps even a single job out of this process: what its libraries hold on to goes with it.
 
     ``on_done`` is called here, as jobs end, in any order. The first exception, Ctrl-C included, ends all workers at
-    once: jobs must leave nothing half-done behind.
+    once: jobs must leave nothing half-done behind. A process that dies without one is ``WorkerDied``.
     """
     if not apart and (workers <= 1 or len(jobs) <= 1):
         results = []
@@ -74,6 +80,9 @@ def _run_on_processes(
                 results[number] = future.result()
                 on_done(jobs[number], results[number])
         pool.shutdown()
+    except BrokenProcessPool as error:
+        more = "it may have run out of memory: leave it more, or use fewer processes at once"
+        raise WorkerDied("a worker process was ended from outside", seen=in_one_line(error), fix=more) from error
     finally:
         # Workers are idle here, or what they do is not wanted any more. Killed, because a library that holds Python's
         # lock while it works (as tokenizer trainers do) hears neither a signal nor a closed pipe.

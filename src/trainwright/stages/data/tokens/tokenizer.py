@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +19,7 @@ from pickle import PickleError
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.artifact.tokenizer import END_OF_TEXT_ID, end_of_text_id, load_tokenizer
 from trainwright.core.errors import DataError
-from trainwright.launch.jobs import run_apart
+from trainwright.launch.jobs import WorkerDied, run_apart
 from trainwright.spec.sections.data import TokenizerSection
 from trainwright.stages.data.optional import need
 from trainwright.stages.data.parts import TERMINATOR, read_documents
@@ -86,7 +85,7 @@ def _job(section: TokenizerSection, documents: Sequence[Path]) -> _Job:
 def _train_with_gigatoken(section: TokenizerSection, documents: Sequence[Path]) -> Merges:
     try:
         merges = run_apart(gigatoken_merges, _job(section, documents))
-    except (ValueError, RuntimeError, OSError, PickleError, BrokenProcessPool) as error:
+    except (ValueError, RuntimeError, OSError, PickleError, WorkerDied) as error:
         raise _Refused(f"gigatoken's trainer failed: {error}") from error
     learnt = [left + right for left, right in merges]
     if len(set(learnt)) < len(learnt) or any(len(token) < 2 for token in learnt):
