@@ -1,1 +1,4 @@
-"""Launchers of jobs: one file for each launcher. A launcher knows jobs and no stage."""
+"""Where work runs: launchers of jobs, one file for each, and processes of this machine that end with their parent.
+
+A launcher knows jobs and no stage.
+"""
