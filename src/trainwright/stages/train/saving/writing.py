@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import threading
 import time
@@ -123,19 +124,15 @@ class Save:
     complete: Callable[[], list[Path]]
     elsewhere: Copies | None
 
-    @property
-    def partial(self) -> Path:
-        """Returns the folder that is no checkpoint yet."""
-        return self.final.with_name(f".{self.final.name}")
-
     def run(self) -> Path:
         """Writes it with the other ranks; once it is complete here, it is copied elsewhere, or is not.
 
         Raises:
             MachineError: a rank could not write; all ranks raise it.
         """
-        written: list[_Written] = self._all(self._pieces)
-        kept = self._all(lambda: self._finish(written) if self.rank == 0 else None)[0]
+        folder: Path = self._all(lambda: _new_folder(self.final) if self.rank == 0 else None)[0]
+        written: list[_Written] = self._all(lambda: self._pieces(folder))
+        kept = self._all(lambda: self._finish(folder, written) if self.rank == 0 else None)[0]
         if self.elsewhere is not None:
             self.elsewhere.bring(kept, self.exchange, fresh=self.final.name)
         return self.final
@@ -146,17 +143,17 @@ class Save:
         The others are told of every failure, for they wait for this rank's word; a defect is raised as it is here.
         """
         try:
-            with writing(self.partial):
+            with writing(self.final.parent):
                 told = work()
         except TrainwrightError as error:
             told = error
         except OSError as error:
-            told = MachineError("cannot write the checkpoint", where=self.partial, seen=in_one_line(error))
+            told = MachineError("cannot write the checkpoint", where=self.final, seen=in_one_line(error))
         except BaseException as error:
             self.exchange(
                 MachineError(
                     "rank {rank} failed while it wrote the checkpoint",
-                    where=self.partial,
+                    where=self.final,
                     seen=in_one_line(error),
                     rank=self.rank,
                 )
@@ -168,15 +165,14 @@ class Save:
                 raise each
         return results
 
-    def _pieces(self) -> _Written:
-        self.partial.mkdir(exist_ok=True)
+    def _pieces(self, folder: Path) -> _Written:
         written = _Written({}, [])
         for kind in (MODEL, OPTIMIZER):
             copies = {copy.claim.name: copy for copy in self.copies if copy.claim.kind == kind}
             if not copies and self.index.ranks > 1:
                 continue
             file = file_of(kind, self.rank, self.index.ranks)
-            done = write_tensors(self.partial / file, {name: copy.bytes() for name, copy in copies.items()})
+            done = write_tensors(folder / file, {name: copy.bytes() for name, copy in copies.items()})
             written.files[file] = IndexedFile(size_bytes=done.size_bytes, sha256=done.header_sha256)
             for name, copy in copies.items():
                 claim = copy.claim
@@ -184,21 +180,31 @@ class Save:
                 written.pieces.append((claim, piece))
         return written
 
-    def _finish(self, written: Sequence[_Written]) -> list[str]:
+    def _finish(self, folder: Path, written: Sequence[_Written]) -> list[str]:
         """Gives the folder its index and its name; returns the names of what is kept."""
-        self.small(self.partial)
+        self.small(folder)
         files = {name: file for each in written for name, file in each.files.items()}
-        small = [path for path in sorted(self.partial.iterdir()) if path.name not in files]
+        small = [path for path in sorted(folder.iterdir()) if path.name not in files]
         files |= {path.name: IndexedFile(size_bytes=path.stat().st_size, sha256=file_digest(path)) for path in small}
         tensors = {kind: _tensors(kind, written) for kind in (MODEL, OPTIMIZER)}
         index = replace(self.index, files=files, model=tensors[MODEL], optimizer=tensors[OPTIMIZER])
-        write_atomically(self.partial / INDEX, index_bytes(index))
+        write_atomically(folder / INDEX, index_bytes(index))
         former = self.final.exists() and renamed_to_drop(self.final)
-        self.partial.rename(self.final)
+        folder.rename(self.final)
         sync_directory(self.final.parent)
         if former:
             shutil.rmtree(former)
         return [path.name for path in self.complete()]
+
+
+def _new_folder(final: Path) -> Path:
+    """Returns an empty folder that is no checkpoint yet.
+
+    No other attempt has its name: a host that was taken for gone and wakes writes into none of this one's.
+    """
+    folder = final.with_name(f".{final.name}-{secrets.token_hex(4)}")
+    folder.mkdir()
+    return folder
 
 
 def _tensors(kind: str, written: Sequence[_Written]) -> dict[str, IndexedTensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from trainwright.artifact.checkpoint.index import Index
@@ -31,7 +33,7 @@ def test_a_folder_gets_its_name_in_the_end(tmp_path) -> None:
         (folder / "state.json").write_text("{}")
 
     assert save(tmp_path, small=small).run().name == "step-00000001"
-    assert seen == [[".step-00000001"]]
+    assert [[name.startswith(".step-00000001-") for name in names] for names in seen] == [[True]]
     names = sorted(path.name for path in (tmp_path / "step-00000001").iterdir())
     assert names == ["checkpoint.json", "model.safetensors", "optimizer.safetensors", "state.json"]
 
@@ -40,7 +42,22 @@ def test_what_another_rank_could_not_do_is_raised_here(tmp_path) -> None:
     error = MachineError("the disk is full")
     with pytest.raises(MachineError, match="disk is full"):
         save(tmp_path, exchange=lambda value: [value, error]).run()
-    assert [path.name for path in tmp_path.iterdir()] == [".step-00000001"]
+    assert [path.name.startswith(".step-00000001-") for path in tmp_path.iterdir()] == [True]
+
+
+def test_what_a_former_attempt_goes_on_writing_is_in_no_later_checkpoint(tmp_path) -> None:
+    """A host may be taken for gone in the middle of a write, and wake while the others write that step again."""
+    left: list[Path] = []
+
+    def stopped(folder) -> None:
+        left.append(folder)
+        raise MachineError("gone")
+
+    with pytest.raises(MachineError, match="gone"):
+        save(tmp_path, small=stopped).run()
+    again = save(tmp_path, small=lambda folder: (left[0] / "model-00002-of-00002.safetensors").touch())
+    names = sorted(path.name for path in again.run().iterdir())
+    assert names == ["checkpoint.json", "model.safetensors", "optimizer.safetensors"]
 
 
 def test_what_the_system_refuses_is_told_to_the_others(tmp_path) -> None:
