@@ -15,10 +15,11 @@ from trainwright.core.spelling import counted
 from trainwright.spec.plan import Plan
 from trainwright.stages.train.faults.memory import Change, OutOfMemory, tell, with_change
 from trainwright.stages.train.ranks.rank import RankTask
-from trainwright.stages.train.ranks.watch import HostGone, RankFault
+from trainwright.stages.train.ranks.watch import GO_ON, HostsGone, RankFault
 
 DATA_AXES = ("dp_replicate", "dp_shard")
 """Along which ranks may be left out; copies first."""
+NEEDED = "train.exec.elastic leaves out copies or shards that others can do without, and never node 0, where all meet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Several:
 
     node: int
     agreed: Callable[[bool], bool]
-    without: Callable[[RankFault | HostGone, Plan], Plan | None]
+    without: Callable[[RankFault | HostsGone, Plan], Plan | None]
 
 
 def with_restarts(
@@ -62,7 +63,7 @@ def with_restarts(
             if how.on_oom == "stop" or error.change is None:
                 raise
             task = _adapted(task, error, error.change, events, records=records)
-        except (RankFault, HostGone) as fault:
+        except (RankFault, HostsGone) as fault:
             if restarts >= how.max_restarts:
                 raise
             restarts += 1
@@ -71,12 +72,13 @@ def with_restarts(
             # A rank that fails again before the next checkpoint is gone for good, as a silent host is.
             gone = rank is None or _agreed(several, before == (rank, step))
             fewer = _without(fault, task.plan, several) if how.elastic and gone else None
-            if rank is None and fewer is None:
-                raise
             before = None if rank is None or fewer is not None else (rank, step)  # whose numbers are others then
+            if rank is None and fewer is None:
+                raise fault.with_fix(f"{GO_ON}, on every node; {NEEDED}") if how.elastic else fault
             if records:
                 again = f"restart {restarts} of {how.max_restarts}"
-                _record(task, events, fault, again=again, step=step, lost_s=lost_s, fewer=fewer)
+                left_out = _left_out(fault, task.plan, fewer) if how.elastic and gone else None
+                _record(task, events, fault, again=again, step=step, lost_s=lost_s, left_out=left_out)
             task = task if fewer is None else replace(task, plan=fewer)
 
 
@@ -84,27 +86,38 @@ def _agreed(several: Several | None, gone: bool) -> bool:
     return gone if several is None else several.agreed(gone)
 
 
-def _without(fault: RankFault | HostGone, plan: Plan, several: Several | None) -> Plan | None:
+def _without(fault: RankFault | HostsGone, plan: Plan, several: Several | None) -> Plan | None:
     return fewer_ranks(plan) if several is None else several.without(fault, plan)
+
+
+def _left_out(fault: RankFault | HostsGone, plan: Plan, fewer: Plan | None) -> str:
+    """Returns who is left out from now on, or that nobody can be."""
+    if isinstance(fault, RankFault):
+        who = f"rank {fault.rank} is gone"
+    else:
+        nodes = ", ".join(f"node {host.came}" for host in fault.hosts)
+        who = f"{nodes} {'is' if len(fault.hosts) == 1 else 'are'} gone"
+    if fewer is None:
+        return f"{who}, and not left out: {NEEDED}"
+    equal = " with equal shares" if plan.parallel.shares else ""
+    return f"{who}: going on with {counted(fewer.parallel.ranks, 'rank')}{equal}"
 
 
 def _record(
     task: RankTask,
     events: Events,
-    fault: RankFault | HostGone,
+    fault: RankFault | HostsGone,
     *,
     again: str,
     step: int,
     lost_s: float,
-    fewer: Plan | None,
+    left_out: str | None,
 ) -> None:
     with Events(task.out / "events.jsonl", run=events.run, listeners=events.listeners) as log:
         log.emit("restart", "train", lost_s, unit="s", step=step, text=str(fault))
         log.message(f"{fault.what}; {again} from step {step}")
-        if fewer is not None:
-            whose = f"rank {fault.rank}" if isinstance(fault, RankFault) else f"node {fault.came}"
-            equal = " with equal shares" if task.plan.parallel.shares else ""
-            log.message(f"{whose} is gone: going on with {counted(fewer.parallel.ranks, 'rank')}{equal}")
+        if left_out is not None:
+            log.message(left_out)
 
 
 def _adapted(task: RankTask, error: OutOfMemory, change: Change, events: Events, *, records: bool) -> RankTask:
@@ -140,11 +153,11 @@ def fewer_ranks(plan: Plan) -> Plan | None:
     return None
 
 
-def on_fewer_hosts(plan: Plan, hosts: int) -> Plan | None:
-    """Returns the plan on one of ``hosts`` hosts fewer, with as many ranks on each; None where no data axis is so."""
+def on_fewer_hosts(plan: Plan, hosts: int, *, gone: int = 1) -> Plan | None:
+    """Returns the plan without ``gone`` of ``hosts`` hosts, with as many ranks on each; None where no data axis is so."""
     for axis in DATA_AXES:
         ranks = getattr(plan.parallel, axis)
-        fewer = _along(plan, axis, ranks - ranks // hosts) if ranks > 1 and ranks % hosts == 0 else None
+        fewer = _along(plan, axis, ranks - ranks // hosts * gone) if ranks > 1 and ranks % hosts == 0 else None
         if fewer is not None:
             return fewer
     return None

@@ -67,21 +67,32 @@ class RankFault(TrainingError):
         self.rank = rank
 
 
-class HostGone(TrainingError):
-    """The command of another host says nothing any more: with fewer hosts the job can go on.
+@dataclass(frozen=True, slots=True)
+class GoneHost:
+    """A host whose command says nothing any more.
 
-    ``node``: its number among those that are here, ``came``: that of its command.
+    Attributes:
+        node: its number among those that were still here.
+        came: the number that its command came with.
+        host: its name.
     """
 
-    def __init__(self, *, node: int, came: int, host: str) -> None:
+    node: int
+    came: int
+    host: str
+
+
+class HostsGone(TrainingError):
+    """Commands of other hosts say nothing any more: with fewer hosts the job can go on."""
+
+    def __init__(self, hosts: Sequence[GoneHost]) -> None:
         super().__init__(
-            "the command of node {node} on {host} says nothing any more; all ranks were ended",
+            "no word any more of the command of {gone}; all ranks were ended",
             where="train",
             fix=GO_ON + ", on every node",
-            node=came,
-            host=host,
+            gone=", ".join(f"node {each.came} on {each.host}" for each in hosts),
         )
-        self.node, self.came = node, came
+        self.hosts = tuple(hosts)
 
 
 @dataclass(kw_only=True)

@@ -19,7 +19,7 @@ from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.faults.memory import Change, OutOfMemory
 from trainwright.stages.train.ranks.rank import RankTask
 from trainwright.stages.train.ranks.restarts import Several, fewer_ranks, lost, on_fewer_hosts, with_restarts
-from trainwright.stages.train.ranks.watch import HostGone, RankFault
+from trainwright.stages.train.ranks.watch import GoneHost, HostsGone, RankFault
 
 __all__ = ["dataset"]
 
@@ -183,6 +183,21 @@ def test_a_host_fewer_along_a_data_axis(task, layout, hosts, left) -> None:
     assert fewer is None or fewer.parallel.ranks == plan.parallel.ranks // hosts * (hosts - 1)
 
 
+@pytest.mark.parametrize(
+    ("layout", "hosts", "gone", "left"),
+    [
+        ({"dp_shard": 8}, 4, 2, {"dp_shard": 4}),
+        ({"dp_replicate": 4, "dp_shard": 2}, 4, 3, {"dp_shard": 2}),
+        ({"dp_replicate": 2, "dp_shard": 4}, 4, 3, {"dp_replicate": 2}),
+        ({"dp_shard": 4, "ep": 4}, 4, 2, None),
+    ],
+)
+def test_several_hosts_fewer_at_once(task, layout, hosts, gone, left) -> None:
+    plan = replace(task().plan, parallel=ParallelPlan(**layout))
+    fewer = on_fewer_hosts(plan, hosts, gone=gone)
+    assert (None if fewer is None else fewer.parallel) == (None if left is None else ParallelPlan(**left))
+
+
 def leaving(node: int):
     """Of two hosts, this one; whom it left out."""
     left = []
@@ -196,7 +211,7 @@ def leaving(node: int):
 
 @pytest.mark.parametrize("node", [0, 1])
 def test_a_host_that_is_gone_is_left_out(task, node) -> None:
-    work, gone = task(max_restarts=1, elastic=True), HostGone(node=1, came=2, host="b")
+    work, gone = task(max_restarts=1, elastic=True), HostsGone([GoneHost(1, 2, "b")])
     launch, given = launching(gone, None)
     several, left = leaving(node)
     with_restarts(work, Events(None, run="x"), launch, several=several)
@@ -216,6 +231,27 @@ def test_a_host_whose_rank_fails_again_before_a_checkpoint_is_left_out(task) -> 
     with_restarts(task(max_restarts=2, elastic=True), Events(None, run="x"), launch, several=several)
     assert [each.plan.parallel.ranks for each in given] == [4, 4, 2]
     assert [each.rank for each in left] == [3]
+
+
+def test_two_hosts_that_are_gone_take_one_restart(task) -> None:
+    work, fault_of_two = task(max_restarts=1, elastic=True), HostsGone([GoneHost(1, 1, "b"), GoneHost(2, 2, "c")])
+    launch, given = launching(fault_of_two, None)
+    several = Several(0, bool, lambda fault, plan: on_fewer_hosts(plan, 4, gone=len(fault.hosts)))
+    with_restarts(work, Events(None, run="x"), launch, several=several)
+    assert [each.plan.parallel.ranks for each in given] == [4, 2]
+    told = [event.text for event in read_events(work.out / "events.jsonl") if event.kind == "message"]
+    assert told[-2].startswith("no word any more of the command of node 1 on b, node 2 on c; all ranks were ended;")
+    assert told[-1] == "node 1, node 2 are gone: going on with 2 ranks"
+
+
+def test_a_rank_that_cannot_be_left_out_is_said(task) -> None:
+    work = task(max_restarts=2, elastic=True)
+    work = replace(work, plan=replace(work.plan, parallel=ParallelPlan(tp=4)))
+    launch, given = launching(fault(2), fault(2), None)
+    run(work, launch)
+    assert [each.plan.parallel.ranks for each in given] == [4, 4, 4]
+    told = [event.text for event in read_events(work.out / "events.jsonl") if event.kind == "message"]
+    assert told[-1].startswith("rank 2 is gone, and not left out: train.exec.elastic leaves out copies or shards")
 
 
 def test_numbers_are_others_once_a_host_is_left_out(task) -> None:
@@ -242,15 +278,15 @@ def test_the_first_host_decides_whether_a_rank_failed_again_before_a_checkpoint(
 
 @pytest.mark.parametrize("how", [{"max_restarts": 3}, {"max_restarts": 0}])
 def test_a_host_that_is_gone_ends_all_where_nothing_else_is_asked_for(task, how) -> None:
-    launch, given = launching(HostGone(node=1, came=2, host="b"))
+    launch, given = launching(HostsGone([GoneHost(1, 2, "b")]))
     several, left = leaving(0)
-    with pytest.raises(HostGone, match="the command of node 2 on b says nothing any more"):
+    with pytest.raises(HostsGone, match="no word any more of the command of node 2 on b; all"):
         with_restarts(task(**how), Events(None, run="x"), launch, several=several)
     assert len(given) == 1 and not left
 
 
 def test_a_host_without_which_nothing_goes_on_ends_all(task) -> None:
-    launch, _ = launching(HostGone(node=1, came=2, host="b"))
+    launch, _ = launching(HostsGone([GoneHost(1, 2, "b")]))
     several = Several(0, bool, lambda *_: None)
-    with pytest.raises(HostGone):
+    with pytest.raises(HostsGone, match="elastic leaves out copies or shards that others can do without, and never node 0"):
         with_restarts(task(max_restarts=1, elastic=True), Events(None, run="x"), launch, several=several)

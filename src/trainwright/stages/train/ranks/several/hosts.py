@@ -19,7 +19,7 @@ from trainwright.core.errors import TrainingError, TrainwrightError
 from trainwright.stages.train.faults.memory import Change, OutOfMemory
 from trainwright.stages.train.ranks.several.meeting import Meeting
 from trainwright.stages.train.ranks.several.store import POLL_S
-from trainwright.stages.train.ranks.watch import HostGone, RankFault, Suspect, Whose
+from trainwright.stages.train.ranks.watch import GoneHost, HostsGone, RankFault, Suspect, Whose
 
 QUIET_S = 30.0
 """A host whose command says nothing for so long is gone; longer where a rank may be silent for longer."""
@@ -74,7 +74,7 @@ class Hosts:
         Raises:
             RankFault: a rank of some host died or hung; the same on all hosts.
             OutOfMemory: likewise.
-            HostGone: a host's command says nothing any more; the same on all others.
+            HostsGone: other hosts' commands say nothing any more; the same on all that are here.
             TrainwrightError: what a user must mend.
         """
         place = self._here.place
@@ -88,7 +88,7 @@ class Hosts:
         if verdict["kind"] == DONE:
             return
         ours = None if failure is None else _outcome(failure)["kind"]
-        if verdict["kind"] == "gone" and verdict["node"] == place.rank:
+        if any(host["node"] == place.rank for host in verdict.get("gone", ())):
             raise TrainingError(
                 "this node said nothing for {quiet_s:g} s: the others took it for gone", quiet_s=self._quiet_s
             )
@@ -109,7 +109,10 @@ class Hosts:
             return
 
     def _verdict(self) -> dict[str, Any]:
-        """Returns the end of the ranks of the host that explains the others', with its number; waits for all."""
+        """Returns the end of the ranks of the host that explains the others', with its number; waits for all.
+
+        Of hosts that are gone it names all, so that one restart leaves them out.
+        """
         waited = set(range(self._here.place.commands))
         ends: list[dict[str, Any]] = []
         while waited:
@@ -121,7 +124,11 @@ class Hosts:
                     ends.append({**end, "node": rank, "came": self._here.members[rank]})
                     waited.discard(rank)
             time.sleep(POLL_S if waited else 0.0)
-        return min(ends, key=lambda end: (WEIGHT.index(end["kind"]), end["node"]))
+        first = min(ends, key=lambda end: (WEIGHT.index(end["kind"]), end["node"]))
+        if first["kind"] != "gone":
+            return first
+        gone = sorted((end for end in ends if end["kind"] == "gone"), key=lambda end: end["node"])
+        return {**first, "gone": [{key: end[key] for key in ("node", "came", "host")} for end in gone]}
 
     def _others(self) -> list[int]:
         return [rank for rank in range(self._here.place.commands) if rank != self._here.place.rank]
@@ -189,5 +196,5 @@ def _error(verdict: Mapping[str, Any]) -> TrainingError:
         error.change = None if verdict["change"] is None else Change(**verdict["change"])
         return error
     if kind == "gone":
-        return HostGone(node=verdict["node"], came=came, host=verdict["host"])
+        return HostsGone([GoneHost(**host) for host in verdict["gone"]])
     return TrainingError("the command of node {node} ended: {error}", node=came, error=verdict["what"])

@@ -11,7 +11,7 @@ import json
 import logging
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import packages_distributions, version
@@ -55,18 +55,26 @@ class Meeting:
         self.members = tuple(range(place.commands))
         """The number that each one came with."""
 
-    def without(self, node: int) -> Meeting:
-        """Returns the same place as those see it who go on without another node: their numbers move up.
+    def without(self, nodes: Collection[int]) -> Meeting:
+        """Returns the same place as those see it who go on without other nodes: their numbers move up.
 
-        Nobody waits for that node any more, and no other training can begin in this meeting.
+        Nobody waits for those nodes any more, and no other training can begin in this meeting.
         """
         place = self.place
-        self.store.set(f"gone/{self.members[node]}", "")
-        self.store.set("left", f"{self.members[node]}")
+        for node in nodes:
+            self.store.set(f"gone/{self.members[node]}", "")
         fewer = copy.copy(self)
-        fewer.members = tuple(member for member in self.members if member != self.members[node])
-        fewer.place = replace(place, commands=place.commands - 1, rank=place.rank - (place.rank > node))
+        fewer.members = tuple(member for node, member in enumerate(self.members) if node not in nodes)
+        before = sum(node < place.rank for node in nodes)
+        fewer.place = replace(place, commands=len(fewer.members), rank=place.rank - before)
+        if place.leads:
+            before_these = f"{self._left_out()}, " if self._left_out() else ""
+            self.store.set("left", before_these + ", ".join(str(self.members[node]) for node in sorted(nodes)))
         return fewer
+
+    def _left_out(self) -> str:
+        """Returns the numbers that nodes came with which were left out; empty where none was."""
+        return self.store.get("left").decode() if self.store.check(["left"]) else ""
 
     def agree(self, about: str, facts: Mapping[str, str]) -> None:
         """Compares what each command says of itself with what the first one says; all end where one differs.
@@ -113,12 +121,12 @@ class Meeting:
         Raises:
             MachineError: a node was left out of a training before.
         """
-        if self.store.check(["left"]):
+        if nodes := self._left_out():
             raise MachineError(
-                "node {node} was left out of the training before this one",
+                "left out of the training before this one: node {nodes}",
                 where=self.place.endpoint,
+                nodes=nodes,
                 fix="run the same command with fewer --nodes and a smaller train.exec.layout: what is done is kept",
-                node=self.store.get("left").decode(),
             )
         number = self.store.add("calls", 1)
         self.store.set(f"call/{number}", json.dumps(task))

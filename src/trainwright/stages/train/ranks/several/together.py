@@ -29,7 +29,7 @@ from trainwright.stages.train.ranks.several.hosts import Hosts, end_together
 from trainwright.stages.train.ranks.several.meeting import Meeting, meeting
 from trainwright.stages.train.ranks.signals import LEFT_TO_THE_AGENT
 from trainwright.stages.train.ranks.start import launch, result_in, task_of
-from trainwright.stages.train.ranks.watch import HostGone, RankFault
+from trainwright.stages.train.ranks.watch import HostsGone, RankFault
 from trainwright.stages.train.world import COMMANDS
 
 SHARED = "not there: the workspace must lie on a file system that all nodes share"
@@ -118,18 +118,24 @@ def _train_on_node(here: Meeting, task: RankTask, events: Events) -> None:
         about = f"{task.group}/gone-{next(questions)}"
         return met.of_the_first(about, "gone" if gone else "here") == "gone"
 
-    def without(fault: RankFault | HostGone, plan: Plan) -> Plan | None:
+    def without(fault: RankFault | HostsGone, plan: Plan) -> Plan | None:
         nonlocal met
-        place, fewer = met.place, on_fewer_hosts(plan, met.place.commands)
-        gone = fault.node if isinstance(fault, HostGone) else fault.rank // (plan.parallel.ranks // place.commands)
-        if gone == 0 or fewer is None:  # node 0 serves the place where all meet
+        place = met.place
+        gone = _nodes_of(fault, plan.parallel.ranks // place.commands)
+        fewer = on_fewer_hosts(plan, place.commands, gone=len(gone))
+        if 0 in gone or fewer is None:  # node 0 serves the place where all meet
             return None
-        if gone == place.rank:
+        if place.rank in gone:
             raise TrainingError("the other nodes go on without this one", where="train", seen=fault.what)
         met = met.without(gone)
         return fewer
 
     with_restarts(task, events, launched, several=Several(here.place.rank, agreed, without))
+
+
+def _nodes_of(fault: RankFault | HostsGone, ranks_per_node: int) -> set[int]:
+    """Returns the numbers of the nodes that a fault is of."""
+    return {fault.rank // ranks_per_node} if isinstance(fault, RankFault) else {each.node for each in fault.hosts}
 
 
 def node_configuration(place: Place, task: RankTask, limit_s: float) -> LaunchConfig:

@@ -13,7 +13,7 @@ from trainwright.stages.train.faults.memory import Change, OutOfMemory
 from trainwright.stages.train.ranks.several import hosts as module
 from trainwright.stages.train.ranks.several.hosts import Hosts, end_together
 from trainwright.stages.train.ranks.several.meeting import Meeting
-from trainwright.stages.train.ranks.watch import HostGone, RankFault
+from trainwright.stages.train.ranks.watch import HostsGone, RankFault
 
 
 def fault(rank: int, *, echo: bool = False) -> RankFault:
@@ -83,8 +83,8 @@ def test_a_host_that_is_gone_is_named(each, monkeypatch) -> None:
 
     first, second, _ = [future.exception(60) for future in each(act)]
     for error in (first, second):
-        assert isinstance(error, HostGone) and error.node == 2
-        assert f"the command of node 2 on {socket.gethostname()} says nothing any more" in str(error)
+        assert isinstance(error, HostsGone) and [host.node for host in error.hosts] == [2]
+        assert f"no word any more of the command of node 2 on {socket.gethostname()}; all" in str(error)
         assert "on every node" in str(error)
 
 
@@ -94,15 +94,29 @@ def test_a_second_host_that_is_gone_has_the_number_that_it_came_with(each, monke
     def act(here: Meeting) -> None:
         if here.place.rank == 1:
             return
-        hosts = Hosts(here.without(1), "t-2", 0.1)
+        hosts = Hosts(here.without({1}), "t-2", 0.1)
         hosts.judge(None)
         if here.place.rank == 0:
             hosts.agree(None)
 
     error = each(act)[0].exception(60)
-    assert isinstance(error, HostGone)
-    assert (error.node, error.came) == (1, 2)
-    assert str(error).startswith("train: the command of node 2 on ")
+    assert isinstance(error, HostsGone)
+    assert [(host.node, host.came) for host in error.hosts] == [(1, 2)]
+    assert str(error).startswith("train: no word any more of the command of node 2 on ")
+
+
+def test_hosts_that_are_gone_at_once_are_named_together(each, monkeypatch) -> None:
+    monkeypatch.setattr(module, "QUIET_S", 0.5)
+
+    def act(here: Meeting) -> None:
+        hosts = Hosts(here, "t-1", 0.1)
+        hosts.judge(None)
+        if here.place.rank == 0:
+            hosts.agree(fault(0, echo=True))
+
+    error = each(act)[0].exception(60)
+    assert isinstance(error, HostsGone)
+    assert [host.node for host in error.hosts] == [1, 2]
 
 
 def test_a_host_that_comes_back_hears_that_it_was_taken_for_gone(each, monkeypatch) -> None:
@@ -121,7 +135,7 @@ def test_a_host_that_comes_back_hears_that_it_was_taken_for_gone(each, monkeypat
             decided.wait(60)
 
     third = each(act)[2].exception(60)
-    assert isinstance(third, TrainingError) and not isinstance(third, HostGone | RankFault)
+    assert isinstance(third, TrainingError) and not isinstance(third, HostsGone | RankFault)
     assert str(third) == "this node said nothing for 0.5 s: the others took it for gone"
 
 

@@ -45,16 +45,22 @@ def test_the_first_command_says_what_all_take_for_true(each) -> None:
 
 def test_those_who_go_on_without_a_node_move_up(place) -> None:
     here = Meeting(place, 5.0)
-    seen = [replace_place(here, rank).without(1).place for rank in (0, 2)]
+    seen = [replace_place(here, rank).without({1}).place for rank in (0, 2)]
     assert [(each.rank, each.commands) for each in seen] == [(0, 2), (1, 2)]
     assert here.place == place, "the meeting itself stays"
 
 
+def test_several_nodes_leave_at_once(place) -> None:
+    here = Meeting(replace(place, commands=4), 5.0)
+    fewer = replace_place(here, 3).without({1, 2})
+    assert (fewer.place.rank, fewer.place.commands, fewer.members) == (1, 2, (0, 3))
+
+
 def test_no_other_training_begins_where_a_node_was_left_out(place) -> None:
     here = Meeting(place, 5.0)
-    here.without(1).without(1)
+    here.without({1}).without({1})
     assert here.store.check(["gone/1", "gone/2"]), "nobody waits for them"
-    with pytest.raises(MachineError, match="node 2 was left out of the training before this one; run the same command"):
+    with pytest.raises(MachineError, match="left out of the training before this one: node 1, 2; run the same command"):
         here.call({})
 
 
