@@ -95,7 +95,7 @@ def _verify(args: argparse.Namespace, output: Output) -> int:
         for each in shown:
             each()
 
-    output.result(found[0] if alone else {"checkpoints": found}, show)
+    output.result({"checkpoints": found}, show)
     return 1 if any(each["damages"] for each in found) else 0
 
 

@@ -43,11 +43,11 @@ def test_ls_says_what_there_is(folder, capsys) -> None:
 
 def test_verify_names_the_tensor_and_the_file(folder, capsys) -> None:
     path = folder / "step-00000007"
-    assert answer(capsys, "verify", path)["damages"] == []
+    assert [each["damages"] for each in answer(capsys, "verify", path)["checkpoints"]] == [[]]
     file = path / "model-1.safetensors"
     data = file.read_bytes()
     file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    (damage,) = answer(capsys, "verify", path, code=1)["damages"]
+    ((damage,),) = [each["damages"] for each in answer(capsys, "verify", path, code=1)["checkpoints"]]
     assert "damaged tensor weight" in damage and str(file) in damage
     assert main(["checkpoint", "verify", str(path)]) == 1
     assert "1 problem" in capsys.readouterr().out
@@ -117,7 +117,7 @@ def test_damage_names_another_step_to_go_on_from(folder, tmp_path, capsys) -> No
     path = folder / "step-00000007"
     (path / "model-1.safetensors").unlink()
     other = f"; go on from another step: {folder / 'step-00000009'}"
-    (damage,) = answer(capsys, "verify", path, code=1)["damages"]
+    ((damage,),) = [each["damages"] for each in answer(capsys, "verify", path, code=1)["checkpoints"]]
     listed = {each["step"]: each["damage"] for each in answer(capsys, "ls", folder)["checkpoints"]}
     for text in (damage, listed[7], said(capsys, "convert", path, tmp_path / "bundle")):
         assert "missing" in text and text.endswith(other)

@@ -38,7 +38,7 @@ def reached(place: Place, limit_s: float) -> Store:
         if not (serves or _answers(place)):  # asked here, for torch prints two pages before it says so
             raise ConnectionError("no answer")
         with nullcontext() if serves else _silence():
-            return _within(max(limit_s, 1.0), partial(_store, place, limit_s, serves=serves))
+            return _within(max(until - time.monotonic(), 1.0), partial(_store, place, limit_s, serves=serves))
     except (RuntimeError, ConnectionError, TimeoutError) as error:
         if serves:
             fix = "is the port free, and is the host this one? name another port on every node"
