@@ -103,11 +103,7 @@ class Pending(Protocol):
     """A checkpoint that is being written; the state may change again as soon as ``save`` has returned."""
 
     def wait(self) -> Path:
-        """Returns the folder once it is complete.
-
-        Raises:
-            MachineError: it could not be written.
-        """
+        """Returns the folder once it is complete; raises a MachineError where it could not be written."""
 
 
 class Checkpoints:

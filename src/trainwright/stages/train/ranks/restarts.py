@@ -15,7 +15,7 @@ from trainwright.core.spelling import counted
 from trainwright.spec.plan import Plan
 from trainwright.stages.train.faults.memory import Change, OutOfMemory, tell, with_change
 from trainwright.stages.train.ranks.rank import RankTask
-from trainwright.stages.train.ranks.watch import GO_ON, HostsGone, RankFault
+from trainwright.stages.train.ranks.watch import HostsGone, RankFault
 
 DATA_AXES = ("dp_replicate", "dp_shard")
 """Along which ranks may be left out; copies first."""
@@ -74,7 +74,9 @@ def with_restarts(
             fewer = _without(fault, task.plan, several) if how.elastic and gone else None
             before = None if rank is None or fewer is not None else (rank, step)  # whose numbers are others then
             if rank is None and fewer is None:
-                raise fault.with_fix(f"{GO_ON}, on every node; {NEEDED}") if how.elastic else fault
+                if how.elastic:
+                    raise fault.with_fix(f"{fault.fix}; {NEEDED}") from None
+                raise
             if records:
                 again = f"restart {restarts} of {how.max_restarts}"
                 left_out = _left_out(fault, task.plan, fewer) if how.elastic and gone else None
@@ -154,7 +156,7 @@ def fewer_ranks(plan: Plan) -> Plan | None:
 
 
 def on_fewer_hosts(plan: Plan, hosts: int, *, gone: int = 1) -> Plan | None:
-    """Returns the plan without ``gone`` of ``hosts`` hosts, with as many ranks on each; None where no data axis is so."""
+    """Returns the plan without ``gone`` of ``hosts`` hosts, as many ranks on each; None where no data axis is so."""
     for axis in DATA_AXES:
         ranks = getattr(plan.parallel, axis)
         fewer = _along(plan, axis, ranks - ranks // hosts * gone) if ranks > 1 and ranks % hosts == 0 else None

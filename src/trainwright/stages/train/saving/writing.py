@@ -30,7 +30,6 @@ from trainwright.stages.train.saving.pieces import Claim, Copied
 Exchange = Callable[[Any], list[Any]]
 """Gives a value to all ranks and returns theirs, by number."""
 
-
 Best = tuple[str, Callable[[Mapping[int, float]], list[int]]]
 """A metric, and which steps are the best by its values."""
 
@@ -198,10 +197,7 @@ class Save:
 
 
 def _new_folder(final: Path) -> Path:
-    """Returns an empty folder that is no checkpoint yet.
-
-    No other attempt has its name: a host that was taken for gone and wakes writes into none of this one's.
-    """
+    """Returns a folder that no other attempt writes into: a host that was taken for gone may wake in the middle."""
     folder = final.with_name(f".{final.name}-{secrets.token_hex(4)}")
     folder.mkdir()
     return folder

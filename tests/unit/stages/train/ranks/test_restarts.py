@@ -288,5 +288,7 @@ def test_a_host_that_is_gone_ends_all_where_nothing_else_is_asked_for(task, how)
 def test_a_host_without_which_nothing_goes_on_ends_all(task) -> None:
     launch, _ = launching(HostsGone([GoneHost(1, 2, "b")]))
     several = Several(0, bool, lambda *_: None)
-    with pytest.raises(HostsGone, match="elastic leaves out copies or shards that others can do without, and never node 0"):
+    with pytest.raises(
+        HostsGone, match="elastic leaves out copies or shards that others can do without, and never node 0"
+    ):
         with_restarts(task(max_restarts=1, elastic=True), Events(None, run="x"), launch, several=several)
