@@ -28,7 +28,7 @@ from trainwright.artifact.workspace import Workspace
 from trainwright.model.build import build_network
 from trainwright.model.losses import linear_cross_entropy
 from trainwright.model.tasks.windows import Windows
-from trainwright.runtime.device import DTYPES
+from trainwright.runtime.device import DTYPES, compiler
 from trainwright.spec.event import Event
 from trainwright.spec.families.family import huggingface_config
 from trainwright.spec.model import ModelSpec
@@ -192,7 +192,7 @@ class Bench:
         torch.manual_seed(0)
         model = build_network(self.case.spec, dtype=DTYPES[self.precision])
         model.initialise(0)
-        network: Callable[..., torch.Tensor] = torch.compile(model) if self.compiled else model
+        network: Callable[..., torch.Tensor] = torch.compile(model, backend=compiler("cpu")) if self.compiled else model
         optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0, fused=True)
         split = TokenDataset.open(self.data.path).splits["train"]
         windows = Windows(split, sequence_tokens=self.case.tokens, batch_sequences=self.case.sequences, seed=0)

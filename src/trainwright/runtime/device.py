@@ -68,8 +68,11 @@ def marker(device: torch.device) -> Callable[[], Mark]:
 
 
 def compiler(torch_type: str) -> str:
-    """Returns torch.compile's backend for a device that torch calls so."""
-    return "inductor" if torch_type == "cpu" else load(f"{ACCELERATORS}:compiler", kind="device")(torch_type)
+    """Returns torch.compile's backend for a device that torch calls so, made ready for it."""
+    if torch_type != "cpu":
+        return str(load(f"{ACCELERATORS}:compiler", kind="device")(torch_type))
+    load("trainwright.runtime.gcc:keep_exact", kind="device")()
+    return "inductor"
 
 
 def pins(torch_type: str) -> bool:

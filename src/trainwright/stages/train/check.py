@@ -37,7 +37,7 @@ METRICS = {
 ENTITY_METRICS = ("entity_precision", "entity_recall", "entity_f1")
 """What is measured where labels of words name entities."""
 NF4_PACKAGE = "bitsandbytes"
-PLACE = "trainwright.runtime.elsewhere:place_problem"
+PLACE = "trainwright.stages.train.saving.elsewhere:place_problem"
 MAKE = Extension("task", {}, Called(arguments=("recipe", "dataset")))
 """What a plug-in's ``TaskKind.make`` names."""
 

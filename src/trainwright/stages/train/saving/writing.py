@@ -35,7 +35,7 @@ Best = tuple[str, Callable[[Mapping[int, float]], list[int]]]
 
 
 class Copies(Protocol):
-    """Another place that complete checkpoints go to: ``runtime.elsewhere.Mirror``, loaded where there is one."""
+    """Another place that complete checkpoints go to: ``saving.elsewhere.Mirror``, loaded where there is one."""
 
     current: bool
     """Whether the last copy left nothing out."""

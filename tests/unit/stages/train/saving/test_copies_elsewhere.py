@@ -10,7 +10,7 @@ import pytest
 
 from trainwright.artifact.checkpoint.index import checkpoints_in
 from trainwright.core.errors import MachineError
-from trainwright.runtime.elsewhere import Elsewhere
+from trainwright.stages.train.saving.elsewhere import Elsewhere
 
 
 @pytest.fixture(params=["memory", "file", "folder"])

@@ -15,7 +15,7 @@ import pytest
 from fixtures.checkpoints import write_checkpoint
 from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.core.errors import MachineError, RecipeError
-from trainwright.runtime.elsewhere import Elsewhere, Mirror, place_problem
+from trainwright.stages.train.saving.elsewhere import Elsewhere, Mirror, place_problem
 
 
 def test_what_has_no_index_is_not_there(tmp_path) -> None:
