@@ -152,8 +152,12 @@ def joined(parallel: ParallelPlan, device: torch.device, found: Found | None = N
         dist.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=ranks)
     try:
         yield mesh_of(parallel, kind)
-    finally:
-        dist.destroy_process_group()
+    except BaseException:
+        # An accelerator's library may wait for messages that never come: this process tells why it ends, and ends.
+        if kind == "cpu":
+            dist.destroy_process_group()
+        raise
+    dist.destroy_process_group()
 
 
 def mesh_of(parallel: ParallelPlan, device_type: str) -> Mesh:

@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from trainwright.runtime.mesh import ALONE, AXES, DATA_AXES, everyone, mesh_of
+from trainwright.runtime import mesh as module
+from trainwright.runtime.mesh import ALONE, AXES, DATA_AXES, everyone, joined, mesh_of
 from trainwright.spec.workload import ParallelPlan
 
 PLAN = ParallelPlan(pp=2, dp_replicate=3, dp_shard=2, tp=2)
@@ -92,6 +93,21 @@ def test_only_axes_of_several_ranks_exchange(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(dist, "all_reduce", record)
         mesh.sum(torch.zeros(()), "cp", "dp_replicate", "tp")
     assert sent == [3, 2]
+
+
+@pytest.mark.parametrize(("device", "left"), [("cpu", True), ("cuda:0", False)])
+def test_an_error_waits_for_no_message_of_an_accelerators_library(monkeypatch, device, left) -> None:
+    asked = []
+    monkeypatch.setattr(module, "load", lambda *_, **__: lambda kind: "nccl")
+    monkeypatch.setattr(module, "mesh_of", lambda *_: ALONE)
+    monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: None)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: asked.append(device))
+    with pytest.raises(KeyError), joined(ParallelPlan(), torch.device(device)):
+        raise KeyError
+    assert bool(asked) == left
+    with joined(ParallelPlan(), torch.device(device)):
+        asked.clear()
+    assert asked == [device]
 
 
 def _ask(rank: int, store: str, answers: multiprocessing.SimpleQueue) -> None:

@@ -13,7 +13,9 @@ from torch.optim import Optimizer
 from trainwright.runtime.norms import local
 
 CHUNK_ELEMENTS = 1 << 18
-"""Elements whose temporaries are there at once."""
+"""Elements whose temporaries are there at once on a processor: they stay in a cache."""
+LAUNCHED_ELEMENTS = 1 << 24
+"""The same on an accelerator: kernels that take longer than their launch, and 64 MiB for each temporary."""
 
 
 class ByTensor(Optimizer, ABC):
@@ -50,9 +52,15 @@ class ByTensor(Optimizer, ABC):
             self.state[parameter][name] = torch.zeros_like(parameter)
 
 
+def elements_at_once(tensor: Tensor) -> int:
+    """Returns how many elements are computed at a time where a tensor lies."""
+    return CHUNK_ELEMENTS if tensor.device.type == "cpu" else LAUNCHED_ELEMENTS
+
+
 def chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Yields parts of what lies here of tensors that are laid out alike, to be written to in place.
 
     All are contiguous, as a network makes its parameters.
     """
-    return zip(*(local(tensor).reshape(-1).split(CHUNK_ELEMENTS) for tensor in tensors), strict=True)
+    size = elements_at_once(tensors[0])
+    return zip(*(local(tensor).reshape(-1).split(size) for tensor in tensors), strict=True)

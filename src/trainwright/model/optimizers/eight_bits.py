@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor
 
 from trainwright.model.dropout import mixed_bits
 from trainwright.model.optimizers.adamw import ReducedAdamW, moments_after, move
-from trainwright.model.optimizers.base import CHUNK_ELEMENTS
+from trainwright.model.optimizers.base import elements_at_once
 from trainwright.runtime.cuts import cut_of
 from trainwright.runtime.norms import as_part_of, local
 from trainwright.runtime.rng import derive
@@ -95,7 +95,7 @@ class EightBitAdamW(ReducedAdamW):
             kept["exp_avg"].copy_(average)
             kept["exp_avg_sq"].copy_(squares)
             return
-        rows = max(1, CHUNK_ELEMENTS // weight.shape[1])
+        rows = max(1, elements_at_once(weight) // weight.shape[1])
         for start in range(0, weight.shape[0], rows):
             part = slice(start, start + rows)
             mean, square = (

@@ -148,7 +148,7 @@ class ClassifyImages:
 
     def weight(self, batch: Batch) -> Int[Tensor, ""]:
         """Returns the number of images."""
-        return torch.tensor(batch["class"].shape[0], device=batch["class"].device)
+        return torch.full((), batch["class"].shape[0], device=batch["class"].device)
 
     def inputs(self, network: Network, batch: Batch) -> Batch:
         """Returns the micro batch with images as the network sees them: normalised, of three channels."""

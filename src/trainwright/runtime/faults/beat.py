@@ -29,6 +29,8 @@ from trainwright.spec.measures import BESIDE_STEPS
 
 KEPT_COLLECTIVES = "64"
 """Of torch's flight recorder: enough to compare ranks, few enough to be read every second."""
+RECORDERS = {"": "_dump_fr_trace_json", "nccl/": "_dump_nccl_trace_json"}
+"""torch's flight recorders, by what tells their collectives apart: NCCL has one of its own."""
 STILL_BEATS = 3
 """A rank that has not moved for so many of them waits, and changes nothing in torch meanwhile."""
 Arrivals = Mapping[str, int]
@@ -151,13 +153,26 @@ class Beat:
 
 
 def _collectives() -> Collectives:
-    """Returns what torch's flight recorder holds; nothing where torch keeps none."""
-    dump: Any = getattr(c10d, "_dump_fr_trace_json", None)
-    if dump is None or not dist.is_initialized():
+    """Returns what torch's flight recorders hold; nothing where torch keeps none."""
+    held = {kind: entries for kind, name in RECORDERS.items() if (entries := _entries(name))}
+    if not held:
         return "", 0, {}
-    entries = [each for each in json.loads(dump()).get("entries", ()) if not each["is_p2p"]]
-    arrivals = {f"{each['process_group'][0]}/{each['collective_seq_id']}": each["time_created_ns"] for each in entries}
-    return (entries[-1]["profiling_name"], entries[-1]["record_id"] + 1, arrivals) if entries else ("", 0, {})
+    ordered = sorted(
+        ((each["time_created_ns"], kind, each) for kind, entries in held.items() for each in entries),
+        key=lambda entry: int(entry[0]),
+    )
+    arrivals = {
+        f"{kind}{each['process_group'][0]}/{each['collective_seq_id']}": begun_ns for begun_ns, kind, each in ordered
+    }
+    count = sum(entries[-1]["record_id"] + 1 for entries in held.values())
+    return ordered[-1][2]["profiling_name"], count, arrivals
+
+
+def _entries(recorder: str) -> list[dict[str, Any]]:
+    dump: Any = getattr(c10d, recorder, None)
+    if dump is None or not dist.is_initialized():
+        return []
+    return [each for each in json.loads(dump()).get("entries", ()) if not each["is_p2p"]]
 
 
 @contextmanager

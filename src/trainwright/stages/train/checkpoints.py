@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from torch import Tensor
 
@@ -49,8 +49,11 @@ from trainwright.stages.train.metrics import mean_loss
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.saving.keeping import Policy, measured
 from trainwright.stages.train.saving.pieces import HostCopy
-from trainwright.stages.train.saving.writing import Copies, Save, Writing, drop
+from trainwright.stages.train.saving.writing import Save, Writing, drop
 from trainwright.stages.train.world import ALONE, World
+
+if TYPE_CHECKING:
+    from trainwright.stages.train.saving.elsewhere import Mirror
 
 READING = "trainwright.stages.train.saving.reading"
 """Loaded where there is a checkpoint to go on from."""
@@ -117,7 +120,7 @@ class Checkpoints:
         tokenizer: Path,
         events: Events,
         world: World = ALONE,
-        elsewhere: Copies | None = None,
+        elsewhere: Mirror | None = None,
     ) -> None:
         """Deletes what kills left of checkpoints; all processes must do so together.
 
@@ -208,7 +211,7 @@ class Checkpoints:
         if elsewhere is None or elsewhere.current:
             return
         kept = checkpoints_in(self.root)
-        elsewhere.bring([path.name for path in kept], self._world.gathered)
+        elsewhere.bring([path.name for path in kept], self._exchange)
         self.tell()
         if elsewhere.refusal is not None:
             raise elsewhere.refusal.at(
@@ -315,7 +318,7 @@ class Checkpoints:
             self._elsewhere.probe(self._world.gathered)
         self._fetch()
         found: list[DataError] = []
-        paths: list[Path] = self._world.gathered(self.paths())[0]
+        paths: list[Path] = self._exchange(self.paths())[0]  # which waits for what the first one copies
         for path in reversed(paths):
             error = load(f"{READING}:damage", kind="checkpoint")(path, self._world)
             if error is None:

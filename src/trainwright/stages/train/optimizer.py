@@ -170,13 +170,15 @@ class Optimizers:
             parameter_name, _, key = name.rpartition(".")
             states.setdefault(parameter_name, {})[key] = tensor
         for optimizer in self.members:
-            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-            if not any(self._names[parameter] in states for parameter in parameters):
+            members = [(parameter, group) for group in optimizer.param_groups for parameter in group["params"]]
+            if not any(self._names[parameter] in states for parameter, _ in members):
                 continue
-            for parameter in parameters:
-                state = states[self._names[parameter]]
+            for parameter, group in members:
+                # Kernels that count updates themselves do so where the parameter is, as torch begins to.
+                there = parameter.device if group.get("fused") or group.get("capturable") else torch.device("cpu")
                 optimizer.state[parameter] = {
-                    key: part(parameter, value) if value.ndim else value for key, value in state.items()
+                    key: part(parameter, value) if value.ndim else value.to(there)
+                    for key, value in states[self._names[parameter]].items()
                 }
 
 

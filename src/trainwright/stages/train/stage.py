@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from trainwright.artifact.events import START, Events, worked_s
 from trainwright.artifact.model_folder import MODEL_FILES
@@ -37,10 +37,12 @@ from trainwright.stages.train.checkpoints import Checkpoints, whole_on_cpu, writ
 from trainwright.stages.train.layout import check_executable, plan_differences
 from trainwright.stages.train.optimizer import assigned
 from trainwright.stages.train.saving.keeping import Policy
-from trainwright.stages.train.saving.writing import Copies
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
+
+if TYPE_CHECKING:
+    from trainwright.stages.train.saving.elsewhere import Mirror
 
 TERMS = "trainwright.model.regularisation.terms:add_terms"
 WIDTH = "trainwright.model.parts.width:follow_width"
@@ -181,11 +183,11 @@ def trainer_of(
     return trainer, notes
 
 
-def _mirror(place: str, out: Path, world: World) -> Copies:
+def _mirror(place: str, out: Path, world: World) -> Mirror:
     """Returns the other place that checkpoints go to. Raises as ``Elsewhere``."""
     there = load(f"{ELSEWHERE}:Elsewhere", kind="place")(place, out)
     mirror = load(f"{ELSEWHERE}:Mirror", kind="place")
-    return cast("Copies", mirror(there, out / "checkpoints", rank=world.rank, ranks=world.ranks))
+    return cast("Mirror", mirror(there, out / "checkpoints", rank=world.rank, ranks=world.ranks))
 
 
 def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:

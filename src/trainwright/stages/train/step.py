@@ -138,7 +138,7 @@ class TrainingStep:
     def before_update(self, batch: Batch) -> None:
         """Tells the network what one of the batch's sequences is of the whole batch."""
         exact = torch.promote_types(self.network.compute_dtype, torch.float32)
-        share = torch.tensor(1 / max(1, self.sequences(batch)), dtype=exact, device=self.device)
+        share = torch.full((), 1 / max(1, self.sequences(batch)), dtype=exact, device=self.device)
         self.network.before_update(self.scaled(share))
 
     def sequences(self, batch: Batch) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import threading
@@ -15,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from trainwright.core.errors import MachineError
+from trainwright.runtime.faults import beat as module
 from trainwright.runtime.faults.beat import beating, heard, innermost, interval_s, stack_of
 
 
@@ -82,6 +84,27 @@ def test_collectives_are_read_while_steps_are_made(tmp_path, monkeypatch) -> Non
         step[0] = 8
         wait_for(lambda: (said := heard(tmp_path, 0)) is not None and said.collectives == 5)
     assert heard(tmp_path, 0).collective == "sum"
+
+
+def test_collectives_of_both_recorders_are_read(monkeypatch) -> None:
+    """NCCL has a flight recorder of its own; torch for a processor has none of it."""
+
+    def recorder(*entries):
+        keys = ("record_id", "profiling_name", "time_created_ns", "is_p2p")
+        records = [dict(zip(keys, each, strict=True)) for each in entries]
+        found = [{"process_group": ["0", "all"], "collective_seq_id": each["record_id"], **each} for each in records]
+        return lambda: json.dumps({"entries": found})
+
+    monkeypatch.setattr(module.dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(module.c10d, "_dump_fr_trace_json", recorder((4, "gloo:gather", 70, False)), raising=False)
+    both = recorder((8, "nccl:all_gather", 60, False), (9, "nccl:send", 65, True), (10, "nccl:sum", 80, False))
+    monkeypatch.setattr(module.c10d, "_dump_nccl_trace_json", both, raising=False)
+    read = module._collectives  # noqa: SLF001  # what the thread calls
+    name, count, arrivals = read()
+    assert (name, count) == ("nccl:sum", 5 + 11)
+    assert list(arrivals.items()) == [("nccl/0/8", 60), ("0/4", 70), ("nccl/0/10", 80)]
+    monkeypatch.delattr(module.c10d, "_dump_nccl_trace_json")
+    assert read() == ("gloo:gather", 5, {"0/4": 70})
 
 
 def test_stacks_are_written_where_they_are_asked_for(tmp_path) -> None:

@@ -110,6 +110,22 @@ def test_state_goes_out_and_comes_back(name) -> None:
         assert torch.equal(parameter, dict(second.named_parameters())[key]), key
 
 
+@pytest.mark.parametrize(("kernel", "there"), [("fused", "meta"), ("foreach", "cpu")])
+def test_updates_are_counted_where_torch_counts_them(kernel, there) -> None:
+    """A checkpoint is read on the host, and torch counts a fused kernel's updates on the parameter's device."""
+    first, second = make_model(), make_model().to("meta")  # of other devices the one that every machine has
+    one, other = Optimizers(first, AdamWSection(), kernel), Optimizers(second, AdamWSection(), "foreach")
+    fill_gradients(first, 1)
+    one.step(1.0)
+    for group in (group for optimizer in other.members for group in optimizer.param_groups):
+        group["fused"] = kernel == "fused"  # which torch refuses to begin with there
+    other.load({name: tensor.clone() for name, tensor in one.tensors()})
+    counts = {tensor.device.type for name, tensor in other.tensors() if name.endswith(".step")}
+    assert counts == {there}
+    moments = {tensor.device.type for name, tensor in other.tensors() if name.endswith(".exp_avg")}
+    assert moments == {"meta"}
+
+
 def test_missing_state_is_named() -> None:
     model = make_model()
     optimizers = Optimizers(model, AdamWSection())

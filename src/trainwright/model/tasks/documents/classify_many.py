@@ -89,7 +89,7 @@ class ClassifyMany(DocumentTask):
 
     def weight(self, batch: Batch) -> Int[Tensor, ""]:
         """Returns the number of answers: one for each label of each document."""
-        return torch.tensor(batch["has"].numel(), device=batch["has"].device)
+        return torch.full((), batch["has"].numel(), device=batch["has"].device)
 
     def loss(self, network: Network, hidden: Float[Tensor, "batch width"], inputs: Batch) -> Loss:
         """Returns the summed cross-entropy of each label's yes or no, and how many answers there are."""

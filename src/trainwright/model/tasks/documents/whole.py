@@ -175,7 +175,7 @@ class DocumentTask(ABC):
 
     def weight(self, batch: Batch) -> Int[Tensor, ""]:
         """Returns the number of documents."""
-        return torch.tensor(batch["tokens"].shape[0], device=batch["tokens"].device)
+        return torch.full((), batch["tokens"].shape[0], device=batch["tokens"].device)
 
     def inputs(self, network: Network, batch: Batch) -> Batch:
         """Returns the micro batch as it is; for an encoder padding is a document of its own."""

@@ -160,7 +160,7 @@ class Embed:
 
     def weight(self, batch: Batch) -> Int[Tensor, ""]:
         """Returns the number of pairs."""
-        return torch.tensor(batch["tokens"].shape[0], device=batch["tokens"].device)
+        return torch.full((), batch["tokens"].shape[0], device=batch["tokens"].device)
 
     def inputs(self, network: Network, batch: Batch) -> Batch:
         """Returns the micro batch, with ``positions`` in each text where the network looks them up."""

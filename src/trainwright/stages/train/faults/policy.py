@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NAMED = 8
 """Sequences that a message names one by one."""
+NOT_COMPILED = "set train.exec.compile=false: the C++ compiler, torch or a driver of this machine gets something wrong"
 
 
 def answer(trainer: Trainer, fault: Fault, metrics: TrainingMetrics, events: Events, *, first: int) -> bool:
@@ -49,9 +50,10 @@ def answer(trainer: Trainer, fault: Fault, metrics: TrainingMetrics, events: Eve
         _count_overflow(trainer, events, step + 1)
         return False
     action, broken = action_of(section, fault), not_finite(trainer)
-    explained = _explained(trainer, fault, step) + _of_scale(trainer, fault)
-    explained += f"; {_named(broken)}" if broken else ""
-    error = partial(_error, trainer, fault, step + 1, _leapt(trainer, fault) if fault.kind == "spike" else "")
+    where, compiled_alone = _explained(trainer, fault, step)
+    explained = where + _of_scale(trainer, fault) + (f"; {_named(broken)}" if broken else "")
+    fix = NOT_COMPILED if compiled_alone else _advice(trainer, step)
+    error = partial(_error, fault, step + 1, _leapt(trainer, fault) if fault.kind == "spike" else "", fix)
     if action == "stop":
         raise error(explained)
     if action == "skip" and broken:
@@ -146,8 +148,8 @@ def _count_overflow(trainer: Trainer, events: Events, step: int) -> None:
     events.message(f"a gradient left the range of fp16 at step {step}: the update is left out, the loss scale halves")
 
 
-def _explained(trainer: Trainer, fault: Fault, step: int) -> str:
-    """Returns what first was not finite, and which sequences of the data the step read."""
+def _explained(trainer: Trainer, fault: Fault, step: int) -> tuple[str, bool]:
+    """Returns what first was not finite, and which sequences the step read; and whether compiled code alone made it."""
     batch = trainer.step.on_device(_batch(trainer, step))
     if trainer.recipe.train.exec.rerun:
         _compare(trainer, fault, batch, step)
@@ -158,10 +160,12 @@ def _explained(trainer: Trainer, fault: Fault, step: int) -> str:
     found: list[Finding] = [each for each in trainer.world.gathered(here) if each is not None]
     read = place(step, trainer.progress.passed_over)
     if not found:
-        return f"batch {read} of the data{_tokens(trainer, read, ())}"
+        alone = fault.kind == "not_finite" and trainer.settings.compiled
+        remark = "; without torch.compile all numbers of the step are finite" if alone else ""
+        return f"batch {read} of the data{_tokens(trainer, read, ())}{remark}", alone
     earliest = min(found, key=lambda each: each.order)
     rows = sorted({row for each in found if each.order == earliest.order for row in each.rows})
-    return f"first {earliest.what}, in batch {read} of the data{_tokens(trainer, read, tuple(rows))}"
+    return f"first {earliest.what}, in batch {read} of the data{_tokens(trainer, read, tuple(rows))}", False
 
 
 def _batch(trainer: Trainer, step: int) -> Any:
@@ -273,9 +277,8 @@ def _leapt(trainer: Trainer, fault: Fault) -> str:
     return " and ".join([name for name, over in told.items() if over] or told)
 
 
-def _error(trainer: Trainer, fault: Fault, step: int, leapt: str, seen: str) -> TrainingError:
+def _error(fault: Fault, step: int, leapt: str, fix: str, seen: str) -> TrainingError:
     """Returns the error of an update whose numbers cannot be right, with what helps."""
-    fix = _advice(trainer, step - 1)
     if fault.kind == "not_finite":
         return TrainingError(
             "the loss or its gradient became {value} by step {step}",

@@ -80,6 +80,9 @@ class HostOptimizers(Optimizers):
                 copy.copy_(local(parameter), non_blocking=True)
         if self._waits:
             torch.accelerator.synchronize()
+        for member in self.members:
+            if (refused := getattr(member, "found_inf", None)) is not None:
+                member.found_inf = refused.cpu()  # type: ignore[attr-defined]  # a kernel of the host would not wait
         super().step(share)
         for copy, parameter in self._device_of.items():
             if copy.grad is not None:

@@ -20,7 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact, writing
-from trainwright.core.errors import Interrupted, TrainwrightError
+from trainwright.core.errors import Interrupted, MachineError, TrainwrightError
 from trainwright.launch.parent import end_with_parent
 from trainwright.runtime.device import choose
 from trainwright.runtime.faults.beat import beating
@@ -127,10 +127,23 @@ def _found(group: str) -> Found | None:
 
 
 def _device(kind: DeviceKind, index: int) -> torch.device:
-    """Returns this rank's device; of several in a host each rank has the one of its number there."""
+    """Returns this rank's device: of several that it sees that of its number on the host, else the one.
+
+    Raises:
+        MachineError: it sees several, and none has its number.
+    """
     if kind == "cpu":
         return torch.device("cpu")
-    chosen = choose(kind).torch_device
+    chosen, seen = choose(kind).torch_device, torch.accelerator.device_count()
+    index = 0 if seen == 1 else index  # a launcher may show each rank its own alone
+    if index >= seen:
+        raise MachineError(
+            "no device is left for rank {index} of this host, counted from 0",
+            where="train.exec.layout",
+            seen=f"{seen} of {chosen.type}",
+            fix="start as many ranks on a host as it has devices",
+            index=index,
+        )
     torch.accelerator.set_device_index(index)
     return torch.device(chosen.type, index)
 

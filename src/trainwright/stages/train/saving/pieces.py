@@ -80,6 +80,8 @@ class HostCopy:
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[str, str], Tensor] = {}
+        self._held: list[Claim] | None = None
+        self._written: frozenset[Claim] = frozenset()
 
     @property
     def size_bytes(self) -> int:
@@ -95,12 +97,19 @@ class HostCopy:
         """
         mine = dict(_claimed(tensors, world))
         if world.ranks > 1:
-            chosen, rank = owners(world.gathered(list(mine))), world.rank
-            mine = {claim: tensor for claim, tensor in mine.items() if chosen[claim] == rank}
+            written = self._written_here(list(mine), world)
+            mine = {claim: tensor for claim, tensor in mine.items() if claim in written}
         copies = [Copied(claim, self._copied(claim, tensor)) for claim, tensor in mine.items()]
         if any(tensor.device.type != "cpu" for tensor in mine.values()):
             torch.accelerator.synchronize()
         return copies
+
+    def _written_here(self, held: list[Claim], world: World) -> frozenset[Claim]:
+        """Returns which pieces this rank writes; asks for what all hold only where that is new to one of them."""
+        if not all(world.gathered(held == self._held)):
+            chosen = owners(world.gathered(held))
+            self._held, self._written = held, frozenset(claim for claim in held if chosen[claim] == world.rank)
+        return self._written
 
     def _copied(self, claim: Claim, tensor: Tensor) -> Tensor:
         key, pinned = (claim.kind, claim.name), pins(tensor.device.type)

@@ -6,10 +6,10 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from trainwright.artifact.checkpoint.index import (
     INDEX,
@@ -27,34 +27,11 @@ from trainwright.core.errors import MachineError, TrainwrightError, in_one_line
 from trainwright.core.fingerprint import file_digest
 from trainwright.stages.train.saving.pieces import Claim, Copied
 
+if TYPE_CHECKING:
+    from trainwright.stages.train.saving.elsewhere import Mirror
+
 Exchange = Callable[[Any], list[Any]]
 """Gives a value to all ranks and returns theirs, by number."""
-
-Best = tuple[str, Callable[[Mapping[int, float]], list[int]]]
-"""A metric, and which steps are the best by its values."""
-
-
-class Copies(Protocol):
-    """Another place that complete checkpoints go to: ``saving.elsewhere.Mirror``, loaded where there is one."""
-
-    current: bool
-    """Whether the last copy left nothing out."""
-    refusal: MachineError | None
-    """Why the last copy failed."""
-    said: list[str]
-    """What people should hear of it."""
-
-    def probe(self, exchange: Exchange) -> None:
-        """Raises a MachineError on all ranks where one of them cannot write there."""
-
-    def bring(self, kept: Sequence[str], exchange: Exchange, *, fresh: str | None = None) -> None:
-        """Copies what is kept and not there; ``fresh`` in any case. A refusal is remembered and never raised."""
-
-    def keep(self, names: Sequence[str]) -> None:
-        """Deletes all checkpoints there but these."""
-
-    def fetch(self, *, after: int, best: Best | None) -> list[Path]:
-        """Copies the newest checkpoint if its step is after ``after``, then the best ones not here; returns them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +98,7 @@ class Save:
     exchange: Exchange
     small: Callable[[Path], None]
     complete: Callable[[], list[Path]]
-    elsewhere: Copies | None
+    elsewhere: Mirror | None
 
     def run(self) -> Path:
         """Writes it with the other ranks; once it is complete here, it is copied elsewhere, or is not.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import pickle
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ import torch.distributed as dist
 from fixtures.planned_recipe import plan_of
 from trainwright.artifact.events import Events
 from trainwright.core.errors import MachineError
+from trainwright.stages.train.ranks import rank as module
 from trainwright.stages.train.ranks.rank import RankTask, _device, train_as_rank
 
 
@@ -64,6 +66,23 @@ def test_a_full_disk_is_the_machines_fault_whatever_was_written(make_recipe, tmp
 
 def test_ranks_on_processors_share_them() -> None:
     assert _device("cpu", 1) == torch.device("cpu")
+
+
+@pytest.mark.parametrize(("index", "seen", "used"), [(1, 4, 1), (3, 4, 3), (3, 1, 0)])
+def test_a_rank_takes_the_device_of_its_number_or_the_one_that_it_is_shown(monkeypatch, index, seen, used) -> None:
+    chosen = []
+    monkeypatch.setattr(module, "choose", lambda kind: SimpleNamespace(torch_device=torch.device("cuda")))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: seen)
+    monkeypatch.setattr(torch.accelerator, "set_device_index", chosen.append)
+    assert _device("cuda", index) == torch.device("cuda", used)
+    assert chosen == [used]
+
+
+def test_more_ranks_than_devices_of_a_host_are_refused(monkeypatch) -> None:
+    monkeypatch.setattr(module, "choose", lambda kind: SimpleNamespace(torch_device=torch.device("cuda")))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    with pytest.raises(MachineError, match=r"no device is left for rank 2 of this host.*seen 2 of cuda"):
+        _device("cuda", 2)
 
 
 @pytest.mark.cuda

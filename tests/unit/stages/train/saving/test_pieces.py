@@ -7,7 +7,7 @@ import torch
 
 from trainwright.artifact.checkpoint.index import MODEL
 from trainwright.stages.train.saving.pieces import Claim, HostCopy, owners
-from trainwright.stages.train.world import ALONE
+from trainwright.stages.train.world import ALONE, World
 
 
 def claim(name: str, rows: range, whole: int = 8) -> Claim:
@@ -35,6 +35,39 @@ def test_uneven_shards_are_whole_too() -> None:
 def test_holes_and_overlaps_are_our_mistake(rows) -> None:
     with pytest.raises(ValueError, match="pieces of a do not make a tensor of shape"):
         owners([[claim("a", each)] for each in rows])
+
+
+class Two(World):
+    """Two ranks that hold the same, of which this is one."""
+
+    rank, ranks = 1, 2
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def gathered(self, value):
+        self.asked.append(len(value) if isinstance(value, list) else 0)
+        return [value, value]
+
+
+def test_who_writes_what_is_asked_again_only_where_state_has_come() -> None:
+    names = ["a", "b", "c", "d"]
+    tensors = [(MODEL, name, torch.randn(3)) for name in names]
+    copy, world = HostCopy(), Two()
+    first = [each.claim.name for each in copy.take(tensors, world)]
+    assert len(first) == 2 and world.asked == [0, 4]
+    assert [each.claim.name for each in copy.take(tensors, world)] == first
+    assert world.asked == [0, 4, 0]
+    more = [*tensors, (MODEL, "e", torch.randn(100))]
+    theirs = owners([claims_of(more)] * 2)
+    assert {each.claim.name for each in copy.take(more, world)} == {
+        claim.name for claim, rank in theirs.items() if rank == 1
+    }
+    assert world.asked == [0, 4, 0, 0, 5]
+
+
+def claims_of(tensors) -> list[Claim]:
+    return [Claim(kind, name, "F32", tuple(each.shape), (0,), tuple(each.shape)) for kind, name, each in tensors]
 
 
 def test_a_copy_does_not_change_and_its_memory_is_used_again() -> None:
