@@ -7,6 +7,7 @@ import re
 import statistics
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from fixtures.told_training import train
@@ -21,6 +22,8 @@ from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.runtime.timing.time_limit import time_limit
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.summary import TrainSummary
+from trainwright.spec.workload import ParallelPlan
+from trainwright.stages.train.faults import policy
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.stage import result_of
 from trainwright.stages.train.trainer import Trainer
@@ -67,6 +70,22 @@ def test_a_stop_names_the_module_and_the_sequence(make, inputs_for, poison, tmp_
     assert newest.name == "step-00000005", "no update was made from it"
     good = re.search(r"the last good checkpoint is (\S+); go on .* model\.init_from=(\S+) train\.optimizer\.lr=", said)
     assert {*good.groups()} == {str(newest.with_name("step-00000004"))}, "one from which an update was made"
+
+
+def test_what_compiled_code_alone_gets_wrong_is_no_fault_of_the_rates(
+    make, inputs_for, poison, tmp_path, monkeypatch
+) -> None:
+    """As GCC did (``runtime.gcc``): the step that is computed again runs uncompiled, and is finite."""
+    monkeypatch.setattr(torch, "compile", lambda network, **_: network)
+    monkeypatch.setattr(policy, "first_not_finite", lambda step, batch: None)
+    poison(NAN)
+    recipe = make(faults={}, exec_compile=True)
+    with pytest.raises(TrainingError) as raised:
+        train(
+            recipe, inputs_for(recipe, parallel=ParallelPlan(micro_batch_sequences=2, compile=True)), tmp_path / "out"
+        )
+    assert "(seen batch 5 of the data; without torch.compile all numbers of the step are finite" in str(raised.value)
+    assert "set train.exec.compile=false" in str(raised.value) and "lr=" not in str(raised.value)
 
 
 def test_a_forward_pass_that_is_not_finite_is_no_overflow_of_a_scaled_gradient(
