@@ -24,6 +24,7 @@ from trainwright.core.errors import DataError
 from trainwright.model.attention import document_positions
 from trainwright.model.losses import IGNORE
 from trainwright.model.network import Network
+from trainwright.model.tasks.task import Share
 
 Done = Callable[[int, int], None]
 
@@ -75,6 +76,7 @@ def token_nats(
     document_masking: bool,
     device: torch.device,
     done: Done | None = None,
+    share: Share | None = None,
 ) -> NDArray[np.float32]:
     """Returns the cost in nats of each token but the first: shape ``[covered tokens - 1]``, in the order of the stream.
 
@@ -88,6 +90,7 @@ def token_nats(
         document_masking: no token sees another document, as in training with masking.
         device: where the model is.
         done: called with the numbers of tokens that are behind and of all.
+        share: the passes that are made here; the costs of all are returned everywhere.
 
     Raises:
         DataError: the split has fewer than two tokens.
@@ -101,11 +104,13 @@ def token_nats(
             fix="give it more documents (data.sources, data.split)",
             name=split.name,
         )
-    costs = np.empty(covered - 1, np.float32)
+    costs = np.zeros(covered - 1, np.float32)
     training = model.training
     model.eval()
     try:
-        for start, inputs, targets, ids in _batches(split, covered, sequence_tokens, batch_sequences, document_masking):
+        windows = math.ceil((covered - 1) / sequence_tokens)
+        shape = (min(batch_sequences, windows), sequence_tokens)
+        for start, inputs, targets, ids in _batches(split, covered, shape, document_masking, share):
             documents = None if ids is None else ids.to(device)
             positions = None
             if documents is not None and model.has_position_table:
@@ -118,7 +123,7 @@ def token_nats(
                 done(stop, covered - 1)
     finally:
         model.train(training)
-    return costs
+    return costs if share is None else share.total(torch.from_numpy(costs).to(device)).cpu().numpy()
 
 
 def covered_tokens(split: TokenSplit, tokens: int | None) -> int:
@@ -132,13 +137,17 @@ def covered_tokens(split: TokenSplit, tokens: int | None) -> int:
 
 
 def _batches(
-    split: TokenSplit, covered: int, sequence_tokens: int, batch_sequences: int, document_masking: bool
+    split: TokenSplit, covered: int, shape: tuple[int, int], document_masking: bool, share: Share | None
 ) -> Iterator[tuple[int, Int[Tensor, "batch seq"], Int[Tensor, "batch seq"], Int[Tensor, "batch seq"] | None]]:
-    """First position, inputs, targets and document ids of each batch, all of one shape: the last one is padded."""
-    windows = math.ceil((covered - 1) / sequence_tokens)
-    shape = (min(batch_sequences, windows), sequence_tokens)
+    """First position, inputs, targets and document ids of each batch, all of one shape: the last one is padded.
+
+    All places make as many passes: one that has none left makes the last one again, and counts nothing of it.
+    """
     size = math.prod(shape)
-    for start in range(0, covered - 1, size):
+    starts = range(0, covered - 1, size)
+    place, places = (0, 1) if share is None else (share.place, share.places)
+    for number in range(place, -(-len(starts) // places) * places, places):
+        start = starts[min(number, len(starts) - 1)]
         stop = min(start + size, covered - 1)
         stream = split.read(start, stop + 1).astype(np.int64)
         inputs, targets = np.zeros(size, np.int64), np.full(size, IGNORE, np.int64)
@@ -150,4 +159,5 @@ def _batches(
             ids = np.full(size, -1, np.int64)
             ids[: stop - start] = split.document_ids(start + 1, stop + 1)
             documents = torch.from_numpy(ids.reshape(shape))
-        yield start, torch.from_numpy(inputs.reshape(shape)), torch.from_numpy(targets.reshape(shape)), documents
+        first = start if number < len(starts) else covered - 1
+        yield first, torch.from_numpy(inputs.reshape(shape)), torch.from_numpy(targets.reshape(shape)), documents

@@ -105,6 +105,7 @@ class NextToken:
             document_masking=self.end_of_text is not None,
             device=network.device,
             done=options.progress,
+            share=options.share,
         )
         result = summarise(split, costs)
         details: dict[str, Any] = {}

@@ -88,6 +88,18 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """The passes of a measurement that this process makes: every one of ``places``, from its own on.
+
+    ``total`` adds up tensors of the network's device over all places.
+    """
+
+    place: int
+    places: int
+    total: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationOptions:
     """How a split is measured.
 
@@ -96,12 +108,14 @@ class EvaluationOptions:
         tokens: about how many of the split's tokens, in whole documents; None takes all.
         detailed: make the tables of ``Evaluation.details`` too.
         progress: is told how far the measurement is.
+        share: of several processes that may divide the work; None: this one alone, or each makes all.
     """
 
     batch_sequences: int
     tokens: int | None = None
     detailed: bool = False
     progress: Progress | None = None
+    share: Share | None = None
 
 
 @runtime_checkable

@@ -14,6 +14,7 @@ from trainwright.model.attention import document_ids, document_positions
 from trainwright.model.decoder import Decoder
 from trainwright.model.families import llama
 from trainwright.model.tasks.evaluate_loss import covered_tokens, summarise, token_nats
+from trainwright.model.tasks.task import Share
 from trainwright.spec.sections.model import ModelSection
 
 VOCABULARY = 61
@@ -111,6 +112,25 @@ def test_batches_do_not_show(split, batch_sequences):
     assert measure(model, split, batch_sequences=batch_sequences).nats == pytest.approx(
         measure(model, split).nats, rel=1e-6
     )
+
+
+@pytest.mark.parametrize("batch_sequences", [1, 3, 100])
+@pytest.mark.parametrize("places", [2, 3, 5])
+def test_places_measure_each_token_once_in_as_many_passes(split, places, batch_sequences):
+    model = make_model().eval()
+    passes = []
+    model.register_forward_hook(lambda *_: passes.append(place))
+    parts = []
+    options = {"sequence_tokens": 8, "batch_sequences": batch_sequences, "tokens": None, "document_masking": True}
+    for place in range(places):
+        share = Share(place=place, places=places, total=lambda costs: costs)
+        parts.append(token_nats(model, split, **options, device=CPU, share=share))
+    each = {passes.count(place) for place in range(places)}
+    passes.clear()
+    whole = token_nats(model, split, **options, device=CPU)
+    assert (np.sum(parts, axis=0) == whole).all()
+    assert (np.count_nonzero(parts, axis=0) == 1).all()
+    assert each == {-(-len(passes) // places)}
 
 
 def test_is_deterministic_and_leaves_the_model_as_it_was(split):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,9 +14,11 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
+from trainwright.artifact.shards import TokenSplit
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.parallel.parallelize import parallelize
+from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Share, Task
 from trainwright.runtime.cuts import Cut
 from trainwright.runtime.exchanges import exchanges_counted
 from trainwright.runtime.mesh import AXES, DATA_AXES, Mesh, everyone
@@ -85,6 +88,15 @@ class RankedWorld(World):
     def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:
         """Tells what the ranks said at the call before."""
         self.stragglers.compare(step, times, metrics)
+
+    def evaluate(self, task: Task, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
+        """Returns what a task measures on a split, on every rank; a task that can divides it over the data axes."""
+        mesh = self.mesh
+        share = Share(place=mesh.index(*DATA_AXES), places=mesh.size(*DATA_AXES), total=self._total)
+        return task.evaluate(network, split, options if share.places == 1 else replace(options, share=share))
+
+    def _total(self, value: Tensor) -> Tensor:
+        return self.mesh.sum(value, *DATA_AXES)
 
     def gathered(self, value: Any) -> list[Any]:
         """Returns what every process gives, by its number; all must ask together."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainwright.artifact.checkpoint.tensor_file import ELEMENT_BYTES, TensorBytes
+from trainwright.core.registry import load
 from trainwright.runtime.device import pins
 from trainwright.runtime.stored_tensors import DTYPES
 from trainwright.stages.train.world import World
 
+OWNERS = "trainwright.stages.train.saving.owners:Owners"
 CHUNK_BYTES = 1 << 24
 """Bytes that are hashed and written at a time."""
 
@@ -35,30 +37,6 @@ class Claim(NamedTuple):
     def size_bytes(self) -> int:
         """Returns the bytes of the piece."""
         return prod(self.shape) * ELEMENT_BYTES[self.dtype]
-
-
-def owners(claims: Sequence[Sequence[Claim]]) -> dict[Claim, int]:
-    """Returns the rank that writes each piece, from what each rank holds: one of them, each with about as many bytes.
-
-    Raises:
-        ValueError: the pieces of a tensor do not make the whole one; names it.
-    """
-    holders: dict[Claim, list[int]] = {}
-    for rank, theirs in enumerate(claims):
-        for claim in theirs:
-            holders.setdefault(claim, []).append(rank)
-    held: dict[tuple[str, str], int] = {}
-    for claim in holders:
-        held[claim.kind, claim.name] = held.get((claim.kind, claim.name), 0) + prod(claim.shape)
-    for claim in holders:
-        if held[claim.kind, claim.name] != prod(claim.whole):
-            raise ValueError(f"the ranks' pieces of {claim.name} do not make a tensor of shape {claim.whole}")
-    load, chosen = [0] * len(claims), {}
-    for claim in sorted(holders, key=lambda each: (-each.size_bytes, each)):
-        rank = min(holders[claim], key=lambda each: (load[each], each))
-        load[rank] += claim.size_bytes
-        chosen[claim] = rank
-    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +58,7 @@ class HostCopy:
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[str, str], Tensor] = {}
-        self._held: list[Claim] | None = None
-        self._written: frozenset[Claim] = frozenset()
+        self._owners: Any = None
 
     @property
     def size_bytes(self) -> int:
@@ -97,19 +74,13 @@ class HostCopy:
         """
         mine = dict(_claimed(tensors, world))
         if world.ranks > 1:
-            written = self._written_here(list(mine), world)
+            self._owners = self._owners or load(OWNERS, kind="checkpoint")()
+            written = self._owners.written(list(mine), world)
             mine = {claim: tensor for claim, tensor in mine.items() if claim in written}
         copies = [Copied(claim, self._copied(claim, tensor)) for claim, tensor in mine.items()]
         if any(tensor.device.type != "cpu" for tensor in mine.values()):
             torch.accelerator.synchronize()
         return copies
-
-    def _written_here(self, held: list[Claim], world: World) -> frozenset[Claim]:
-        """Returns which pieces this rank writes; asks for what all hold only where that is new to one of them."""
-        if not all(world.gathered(held == self._held)):
-            chosen = owners(world.gathered(held))
-            self._held, self._written = held, frozenset(claim for claim in held if chosen[claim] == world.rank)
-        return self._written
 
     def _copied(self, claim: Claim, tensor: Tensor) -> Tensor:
         key, pinned = (claim.kind, claim.name), pins(tensor.device.type)
