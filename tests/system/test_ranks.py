@@ -144,7 +144,11 @@ def test_a_polite_signal_while_ranks_start_ends_all_with_one_line(project, numbe
 
 
 def test_two_ranks_learn_of_a_batch_that_grows_what_one_learns(make_project, tmp_path) -> None:
-    ramp = ("train.batch_ramp=[{batch_tokens: 64, until: 4 steps}]", "train.duration=1024 tokens")
+    ramp = (
+        "train.batch_ramp=[{batch_tokens: 64, until: 4 steps}]",
+        "train.duration=1024 tokens",
+        "train.precision=fp32",
+    )
     project, losses = make_project(), []
     for name, keys in (("alone", ramp), ("two", (*ramp, RANKS[0]))):
         each = type(project)(recipe=project.recipe, workspace=tmp_path / name)
