@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from trainwright.core.errors import RecipeError
@@ -18,6 +18,8 @@ MEANT = {
     "--gpus": ("--on", "--devices"),
 }
 """What is meant by options that other commands or other tools have, where this command has one of these."""
+NUMBERS: Mapping[object, str] = {int: "a whole number", float: "a number"}
+"""What options of a type take."""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -87,6 +89,16 @@ class CommandParser(argparse.ArgumentParser):
         except argparse.ArgumentError as error:
             near = did_you_mean(str(value), map(str, action.choices or ()))
             raise RecipeError(str(error), where=self.prog, fix=near or f"see: {self.prog} --help") from error
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """As argparse does; says what a number of an option must be."""
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            if (expected := NUMBERS.get(action.type)) is None:
+                raise
+            option = "/".join(action.option_strings) or str(action.dest)
+            raise RecipeError("no number", where=option, seen=repr(arg_string), expected=expected) from error
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse finds wrong.

@@ -72,12 +72,12 @@ class Place:
             )
 
 
-def place_of(environ: Mapping[str, str], *, nodes: int) -> Place | None:
+def place_of(environ: Mapping[str, str], *, nodes: int | None) -> Place | None:
     """Returns this command's place, or None where it trains without others.
 
     Args:
         environ: the process's variables.
-        nodes: the recipe's ``train.exec.nodes``.
+        nodes: the recipe's ``train.exec.nodes``; None: nothing says how many.
 
     Raises:
         RecipeError: several nodes without a number or a meeting place, one with those of another, or variables that
@@ -88,23 +88,26 @@ def place_of(environ: Mapping[str, str], *, nodes: int) -> Place | None:
             return _of_torchrun(environ)
         if _all(SLURM, environ) and _number(environ, "SLURM_STEP_NUM_TASKS") > 1:
             return _of_slurm(environ)
-    if nodes > 1:
+    if nodes is not None and nodes > 1:
         return _of_nodes(environ, nodes)
-    _check_alone(environ)
+    _check_alone(environ, nodes)
     return None
 
 
-def _check_alone(environ: Mapping[str, str]) -> None:
-    """Refuses what ``--node-rank`` and ``--rendezvous`` say where one node trains, unless they are of its first."""
-    number, endpoint = environ.get(NODE_RANK, "0"), environ.get(RENDEZVOUS)
-    if number != "0":
-        raise RecipeError(
-            "--node-rank {number} needs --nodes",
-            where="--node-rank",
-            seen="one node",
-            expected="the same --nodes N on every node",
-            number=number,
-        )
+def _check_alone(environ: Mapping[str, str], nodes: int | None) -> None:
+    """Refuses what ``--node-rank`` and ``--rendezvous`` say where one node trains, unless they are of the one asked."""
+    number, endpoint = environ.get(NODE_RANK), environ.get(RENDEZVOUS)
+    said = {"--node-rank": number, "--rendezvous": endpoint}
+    for option, value in said.items():
+        if value is not None and (nodes is None or (option == "--node-rank" and value != "0")):
+            raise RecipeError(
+                "{option} {value} needs --nodes",
+                where=option,
+                seen="one node",
+                expected="the same --nodes N on every node",
+                option=option,
+                value=value,
+            )
     if endpoint is not None and not _is_endpoint(endpoint):
         raise RecipeError("no place to meet", where="--rendezvous", seen=repr(endpoint), expected="HOST:PORT")
 
@@ -170,21 +173,22 @@ def _of_nodes(environ: Mapping[str, str], nodes: int) -> Place:
     endpoint = environ.get(RENDEZVOUS) or (master if len(master) > 1 else "")
     host, _, port = endpoint.rpartition(":")
     if not (number.isdigit() and int(number) < nodes):
-        expected = f"one of 0 to {nodes - 1}, another on every node"
         raise RecipeError(
-            "{nodes} nodes train, and this one has no number",
+            "{nodes} nodes train, and this one has {what}",
             where="--node-rank",
             seen=repr(number),
-            expected=expected,
+            expected=f"one of 0 to {nodes - 1}, another on every node",
             nodes=nodes,
+            what="a number that none of them has" if number.isdigit() else "no number",
         )
     if not _is_endpoint(endpoint):
         raise RecipeError(
-            "{nodes} nodes train, and have no place to meet",
+            "{nodes} nodes train, and {what}",
             where="--rendezvous",
             seen=repr(endpoint),
-            expected="HOST:PORT, a free port of the host of node 0, the same on every node",
+            expected="HOST:PORT, a free port (1 to 65535) of the host of node 0, the same on every node",
             nodes=nodes,
+            what="this is no place to meet" if endpoint else "have no place to meet",
         )
     return Place(rank=int(number), commands=nodes, host=host.strip("[]"), port=int(port))
 

@@ -10,7 +10,7 @@ from trainwright.render.trained_here import is_run_here
 from trainwright.spec.model import FAMILIES, ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.layout import LayoutSection
+from trainwright.spec.sections.layout import OF_AXES, LayoutSection
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.workload import Workload
 
@@ -107,7 +107,7 @@ def _train_keys(plan: Plan) -> dict[str, Any] | None:
     fields = LayoutSection.model_fields
     for name in fields:
         value = getattr(parallel, name)
-        unused = name == "zero_stage" and parallel.sharing == 1
+        unused = name in OF_AXES and all(getattr(parallel, axis) == 1 for axis in OF_AXES[name])
         if value != fields[name].default and not unused:
             keys[f"{LAYOUT}.{name}"] = value
     return keys

@@ -46,8 +46,14 @@ def test_a_number_without_nodes_is_refused(said, line) -> None:
         place_of(said, nodes=1)
 
 
-def test_the_first_of_one_node_trains_alone() -> None:
-    assert place_of({NODE_RANK: "0", RENDEZVOUS: "first:29400"}, nodes=1) is None
+def test_the_first_of_one_node_trains_alone_where_it_says_that_there_is_one() -> None:
+    first = {NODE_RANK: "0", RENDEZVOUS: "first:29400"}
+    assert place_of(first, nodes=1) is None
+    assert place_of({}, nodes=None) is None
+    with pytest.raises(RecipeError, match="--node-rank 0 needs --nodes"):
+        place_of(first, nodes=None)
+    with pytest.raises(RecipeError, match="--rendezvous first:29400 needs --nodes"):
+        place_of({RENDEZVOUS: "first:29400"}, nodes=None)
 
 
 def test_a_rank_of_torchrun_meets_where_its_agent_serves() -> None:
@@ -105,10 +111,10 @@ def test_a_node_has_the_options_number_and_place_or_kubeflows() -> None:
     ("changed", "line"),
     [
         ({NODE_RANK: ""}, "--node-rank: 2 nodes train, and this one has no number"),
-        ({NODE_RANK: "2"}, "expected one of 0 to 1"),
+        ({NODE_RANK: "2"}, "this one has a number that none of them has.*expected one of 0 to 1"),
         ({RENDEZVOUS: ""}, "--rendezvous: 2 nodes train, and have no place to meet"),
         ({RENDEZVOUS: "first"}, "expected HOST:PORT"),
-        ({RENDEZVOUS: "first:99999"}, "expected HOST:PORT"),
+        ({RENDEZVOUS: "first:99999"}, "this is no place to meet.*expected HOST:PORT, a free port .1 to 65535"),
     ],
 )
 def test_a_node_without_number_or_place_is_refused(changed: dict[str, str], line: str) -> None:

@@ -96,7 +96,7 @@ def _verify(args: argparse.Namespace, output: Output) -> int:
             each()
 
     output.result({"checkpoints": found}, show)
-    return 1 if any(each["damages"] for each in found) else 0
+    return DataError.exit_code if any(each["damages"] for each in found) else 0
 
 
 def _convert(args: argparse.Namespace, output: Output) -> int:

@@ -30,7 +30,7 @@ def run_together(
         TrainwrightError: as ``runner.run``.
     """
     how = recipe.train.exec
-    place = place_of(os.environ, nodes=how.nodes)
+    place = place_of(os.environ, nodes=how.nodes if "nodes" in how.model_fields_set else None)
     if place is not None and isinstance(how.layout, LayoutSection):
         place.check(how.layout.parallel().ranks)
     if place is None or place.commands == 1:

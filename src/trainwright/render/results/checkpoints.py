@@ -69,7 +69,7 @@ def show_differences(found: Sequence[TensorDifference], page: Page) -> None:
     rows = [
         (
             each.name,
-            each.kind if each.seen is None else f"{each.kind}: {each.seen}, {each.expected}",
+            _what_differs(each),
             each.elements,
             None if each.max_abs is None else f"{each.max_abs:.3g}",
             None if each.relative is None else f"{each.relative:.3g}",
@@ -77,6 +77,12 @@ def show_differences(found: Sequence[TensorDifference], page: Page) -> None:
         for each in found
     ]
     page.table(("tensor", "differs in", "elements", "max abs", "relative"), rows)
+
+
+def _what_differs(each: TensorDifference) -> str:
+    if each.kind == "missing":
+        return f"missing in the {'first' if each.expected == 'there' else 'second'}"
+    return each.kind if each.seen is None else f"{each.kind}: {each.seen}, {each.expected}"
 
 
 def _at_a_glance(found: Sequence[TensorDifference]) -> str:

@@ -91,6 +91,7 @@ PHRASES: Mapping[str, tuple[tuple[str, Phrase], ...]] = {
         ("result_step", _form("with the weights of step {}", "{:,}".format)),
         ("tokens_per_s", _form("{} tokens/s", "{:,.0f}".format)),
         ("images_per_s", _form("{} images/s", "{:,.0f}".format)),
+        ("on", _form("on {}", str)),
     ),
     "evaluate": (
         ("test_bits_per_byte", _form("test {} bits per byte", "{:.3f}".format)),

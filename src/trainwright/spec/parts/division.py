@@ -55,7 +55,9 @@ def _unshared(plan: ParallelPlan, sequences: int) -> list[str]:
     whole = total * (data // len(plan.shares))
     if sequences % whole:
         near = _multiples_near(sequences, whole)
-        return [f"a batch of {sequences} sequences cannot be divided {seen}: nearest batches {near} sequences"]
+        return [
+            f"a batch of {sequences} sequences cannot be divided into shares {seen}: nearest batches {near} sequences"
+        ]
     each = math.gcd(*(share * sequences // whole for share in plan.shares))
     if each % plan.micro_batch_sequences:
         near = _divisors_near(each, plan.micro_batch_sequences)

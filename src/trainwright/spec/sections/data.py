@@ -78,7 +78,8 @@ class SplitSection(Section):
     def _sums_to_one(self) -> Self:
         total = self.train + self.validation + self.test
         if abs(total - 1) > 1e-6:
-            raise ValueError(f"the shares sum to {total:g}, expected 1")
+            shares = f"train {self.train:g} + validation {self.validation:g} + test {self.test:g}"
+            raise ValueError(f"the shares sum to {total:g}, expected 1: {shares}")
         return self
 
 

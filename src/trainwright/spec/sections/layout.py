@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from trainwright.spec.sections.base import Positive, Section
 from trainwright.spec.workload import ContextWay, ParallelPlan, Schedule, ZeroStage
+
+AXES = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep")
+OF_AXES = {
+    "context": ("cp",),
+    "zero_stage": ("dp_shard", "cp"),
+    "sequence_parallel": ("tp",),
+    "schedule": ("pp",),
+    "virtual_stages": ("pp",),
+}
+"""Keys that say something of axes, and nothing where these have one rank."""
+SHARED_BY_NONE = ("zero_stage", 0)
+"""True of a layout whose ranks share nothing."""
 
 
 class LayoutSection(Section):
@@ -34,6 +46,18 @@ class LayoutSection(Section):
     shares: tuple[Positive, ...] = Field(
         (), description="parts of the batch by proportion, one for each data-parallel place or group of neighbours"
     )
+
+    @model_validator(mode="after")
+    def _each_key_does_something(self) -> Self:
+        if not self.model_fields_set & {*AXES, "shares"}:
+            named = f", seen {', '.join(sorted(self.model_fields_set))} alone" if self.model_fields_set else ""
+            raise ValueError(f"a layout says how many ranks: set one of {', '.join(AXES)}{named}, or layout: auto")
+        for key, axes in OF_AXES.items():
+            value, default = getattr(self, key), type(self).model_fields[key].default
+            if all(getattr(self, axis) == 1 for axis in axes) and value != default and (key, value) != SHARED_BY_NONE:
+                needs = " or ".join(axes)
+                raise ValueError(f"{key}={value} does nothing without {needs}: set more there, or leave {key} out")
+        return self
 
     def parallel(self) -> ParallelPlan:
         """Returns the layout, its micro batch left at 1; several chunks interleave where no schedule is asked for."""

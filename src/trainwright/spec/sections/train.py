@@ -136,7 +136,8 @@ class TrainExec(Section):
     def _nodes_share(self) -> Self:
         if isinstance(self.layout, LayoutSection) and self.layout.parallel().ranks % self.nodes:
             ranks = self.layout.parallel().ranks
-            raise ValueError(f"{self.nodes} nodes cannot have as many of the layout's {ranks} ranks each")
+            able = ", ".join(str(nodes) for nodes in range(1, ranks + 1) if ranks % nodes == 0)
+            raise ValueError(f"{self.nodes} nodes cannot have as many of the layout's {ranks} ranks each: {able} can")
         if self.elastic and not self.max_restarts:
             raise ValueError(
                 "elastic restarts on fewer ranks, and max_restarts: 0 restarts nothing; set max_restarts: 1"

@@ -56,6 +56,8 @@ class TrainingMetrics:
         self._unit = unit
         self.recent: Losses = tuple(recent)
         self._updates: list[tuple[Update, int]] = []
+        self._left_out: list[int] = []
+        """Tokens of each update that was computed since the last report, and not made."""
         self._warned_of_peak = peak_flops_per_s is None
 
     def add(self, update: Update, tokens: int) -> None:
@@ -63,12 +65,13 @@ class TrainingMetrics:
         self._updates.append((update, tokens))
 
     def leave_out(self, update: object) -> None:
-        """Forget an update that was not made."""
+        """Forget the loss of an update that was not made; it took its time."""
+        self._left_out += [tokens for each, tokens in self._updates if each is update]
         self._updates = [each for each in self._updates if each[0] is not update]
 
     def go_back(self, recent: Losses) -> None:
         """Forget all updates after those whose losses these are."""
-        self._updates, self.recent = [], tuple(recent)
+        self._updates, self._left_out, self.recent = [], [], tuple(recent)
 
     def report(self, step: int, rates: Mapping[str, float], times: PhaseTimes, *, tokens: int) -> float:
         """Report the updates since the last report and forget them.
@@ -84,6 +87,7 @@ class TrainingMetrics:
         """
         updates, count = [update for update, _ in self._updates], len(self._updates)
         if not count:
+            self._left_out.clear()  # the time that they took is not told either
             return math.nan
         losses = tuple((float(update.loss_sum), int(update.targets)) for update in updates)
         self.recent = (*self.recent, *losses)[-RECENT_UPDATES:]
@@ -91,9 +95,11 @@ class TrainingMetrics:
         norm = max(float(update.grad_norm) for update in updates)
         beside = {name: sum(float(update.beside[name]) for update in updates) / count for name in updates[0].beside}
         of_steps = times.of_steps
-        steps_per_s = count / of_steps.total_s
-        speed = sum(each for _, each in self._updates) / of_steps.total_s
+        computed = count + len(self._left_out)
+        steps_per_s = computed / of_steps.total_s
+        speed = (sum(each for _, each in self._updates) + sum(self._left_out)) / of_steps.total_s
         self._updates.clear()
+        self._left_out.clear()
         self.metric("train/loss", loss, step=step, unit=self._unit)
         for name, rate in rates.items():
             self.metric(name, rate, step=step)
@@ -107,7 +113,7 @@ class TrainingMetrics:
         self._report_utilisation(speed, step=step)
         for name, seconds in of_steps.as_dict().items():
             if name not in BESIDE_STEPS:
-                self._events.emit("phase", name, seconds / count, unit="s", step=step)
+                self._events.emit("phase", name, seconds / computed, unit="s", step=step)
         return loss if math.isfinite(norm) else norm
 
     def _report_utilisation(self, tokens_per_s: float, *, step: int) -> None:

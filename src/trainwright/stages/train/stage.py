@@ -135,6 +135,8 @@ def result_of(summary: TrainSummary, recipe: Recipe) -> StageResult:
         found["left_out_or_rolled_back"] = faults
     elif faults:
         found["left_out"] = f"{faults:,} of {summary.steps:,} updates"
+    if summary.ranks:
+        found["on"] = f"{len(summary.ranks)} ranks"  # a result may be found again under another layout
     return StageResult(summary=found, execution=to_json(summary.execution))
 
 

@@ -148,8 +148,8 @@ class Trainer:
             launched_s: when the command began to train, by that clock; its time limit counts from there.
 
         Raises:
-            TrainingError: a number cannot be right, and the recipe says that training stops; no update was made; the
-                result is no number.
+            TrainingError: a number cannot be right, and the recipe says that training stops; most updates were not
+                made; the result is no number.
             Interrupted: a signal asked to stop; the last step is in a checkpoint.
         """
         settings, self._began_s = self.settings, began_s
@@ -178,8 +178,8 @@ class Trainer:
                 validation = self._loop(metrics, stop, events, collect, limit)
         if board is not None:
             board.close()
-        if not self.progress.recent:
-            raise load(f"{POLICY}:none_made", kind="fault")(self)
+        if not self.progress.recent or 2 * self.progress.faults > self.progress.step:
+            raise load(f"{POLICY}:too_few_made", kind="fault")(self)
         memory = self._memory(logits_bytes, activation_bytes)
         for name, size_bytes in memory.as_dict().items():
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)

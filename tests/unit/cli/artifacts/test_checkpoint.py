@@ -47,9 +47,9 @@ def test_verify_names_the_tensor_and_the_file(folder, capsys) -> None:
     file = path / "model-1.safetensors"
     data = file.read_bytes()
     file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    ((damage,),) = [each["damages"] for each in answer(capsys, "verify", path, code=1)["checkpoints"]]
+    ((damage,),) = [each["damages"] for each in answer(capsys, "verify", path, code=4)["checkpoints"]]
     assert "damaged tensor weight" in damage and str(file) in damage
-    assert main(["checkpoint", "verify", str(path)]) == 1
+    assert main(["checkpoint", "verify", str(path)]) == 4
     assert "1 problem" in capsys.readouterr().out
 
 
@@ -117,7 +117,7 @@ def test_damage_names_another_step_to_go_on_from(folder, tmp_path, capsys) -> No
     path = folder / "step-00000007"
     (path / "model-1.safetensors").unlink()
     other = f"; go on from another step: {folder / 'step-00000009'}"
-    ((damage,),) = [each["damages"] for each in answer(capsys, "verify", path, code=1)["checkpoints"]]
+    ((damage,),) = [each["damages"] for each in answer(capsys, "verify", path, code=4)["checkpoints"]]
     listed = {each["step"]: each["damage"] for each in answer(capsys, "ls", folder)["checkpoints"]}
     for text in (damage, listed[7], said(capsys, "convert", path, tmp_path / "bundle")):
         assert "missing" in text and text.endswith(other)
@@ -164,9 +164,9 @@ def test_several_are_verified_one_after_the_other(folder, capsys) -> None:
     first, second, none = folder / "step-00000007", folder / "step-00000009", folder / "step-00000010"
     found = answer(capsys, "verify", first, second)["checkpoints"]
     assert [(each["checkpoint"], each["damages"]) for each in found] == [(str(first), []), (str(second), [])]
-    found = answer(capsys, "verify", none, second, code=1)["checkpoints"]
+    found = answer(capsys, "verify", none, second, code=4)["checkpoints"]
     assert "no complete checkpoint here" in found[0]["damages"][0] and found[1]["damages"] == []
-    assert main(["checkpoint", "verify", str(none), str(second)]) == 1
+    assert main(["checkpoint", "verify", str(none), str(second)]) == 4
     text = capsys.readouterr().out
     assert "no complete checkpoint here" in text and f"{second}: step 9, " in text and "every digest is right" in text
 

@@ -34,7 +34,11 @@ def cluster(devices: int) -> ClusterSpec:
         (ParallelPlan(cp=128), 128, "one from the end: nearest 64, or context=ulysses"),
         (ParallelPlan(cp=8, context="ulysses"), 8, "heads (4 on a rank) cannot be exchanged over cp=8: nearest 4"),
         (ParallelPlan(dp_shard=2, shares=(1, 2, 1)), 2, "3 shares (1:2:1) for 2 data-parallel ranks"),
-        (ParallelPlan(dp_shard=2, shares=(2, 1)), 2, "cannot be divided 2:1: nearest batches 6 or 9 sequences"),
+        (
+            ParallelPlan(dp_shard=2, shares=(2, 1)),
+            2,
+            "cannot be divided into shares 2:1: nearest batches 6 or 9 sequences",
+        ),
         (ParallelPlan(dp_shard=2, shares=(3, 1), micro_batch_sequences=4), 2, "micro batches of 4: nearest 2"),
         (ParallelPlan(ep=2), 1, "ep=2 divides experts, and this model has none"),
         (ParallelPlan(tp=0), 1, "tp must be at least 1, seen 0"),

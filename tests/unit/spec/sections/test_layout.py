@@ -19,8 +19,30 @@ def test_every_axis_goes_into_the_plan() -> None:
     assert set(LayoutSection.model_fields) <= {field.name for field in fields(ParallelPlan)}
 
 
-def test_nothing_said_is_one_device() -> None:
-    assert LayoutSection().parallel() == ParallelPlan()
+def test_one_copy_is_one_device() -> None:
+    assert LayoutSection(dp_replicate=1).parallel() == ParallelPlan()
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ({}, "a layout says how many ranks: set one of dp_replicate.*or layout: auto"),
+        ({"zero_stage": 3}, "seen zero_stage alone"),
+        ({"dp_replicate": 2, "zero_stage": 2}, "zero_stage=2 does nothing without dp_shard or cp"),
+        ({"dp_shard": 2, "schedule": "gpipe"}, "schedule=gpipe does nothing without pp"),
+        ({"dp_shard": 2, "context": "ulysses"}, "context=ulysses does nothing without cp"),
+        ({"dp_shard": 2, "sequence_parallel": False}, "sequence_parallel=False does nothing without tp"),
+        ({"tp": 2, "virtual_stages": 2}, "virtual_stages=2 does nothing without pp"),
+    ],
+)
+def test_a_key_that_does_nothing_is_refused(said, line) -> None:
+    with pytest.raises(ValidationError, match=line):
+        LayoutSection.model_validate(said)
+
+
+def test_a_layout_that_was_written_out_in_full_is_read_again() -> None:
+    layout = LayoutSection(dp_shard=2, zero_stage=2)
+    assert LayoutSection.model_validate(layout.model_dump()) == layout
 
 
 @pytest.mark.parametrize(

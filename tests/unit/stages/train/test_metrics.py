@@ -38,6 +38,20 @@ def test_the_mean_is_over_targets_not_over_updates(tmp_path) -> None:
     assert values["forward"] == pytest.approx(1.5)
 
 
+def test_an_update_that_is_left_out_counts_in_speed_and_not_in_the_loss(tmp_path) -> None:
+    left_out = update(math.nan, 10)
+    with Events(tmp_path / "e.jsonl", run="r") as events:
+        metrics = TrainingMetrics(events, None, unit="nats/token", flops_per_token=3.0, peak_flops_per_s=600.0)
+        metrics.add(update(10.0, 10), 50)
+        metrics.add(left_out, 50)
+        metrics.leave_out(left_out)
+        assert metrics.report(2, {}, PhaseTimes(forward=4.0), tokens=100) == pytest.approx(1.0)
+    values = {event.name: event.value for event in read_events(tmp_path / "e.jsonl")}
+    assert values["train/steps_per_s"] == pytest.approx(0.5)
+    assert values["train/tokens_per_s"] == pytest.approx(25.0)
+    assert values["forward"] == pytest.approx(2.0)
+
+
 def test_images_are_counted_as_images(tmp_path) -> None:
     with Events(tmp_path / "e.jsonl", run="r") as events:
         metrics = TrainingMetrics(

@@ -115,11 +115,20 @@ def _tell(trainer: Trainer, metrics: TrainingMetrics, events: Events, what: str,
     events.message(f"{what}: back to step {at}, and on without {len(passed)} batches; {seen}")
 
 
-def none_made(trainer: Trainer) -> TrainingError:
-    """Returns the error of a training whose updates were all left out: its weights are those that it began with."""
+def too_few_made(trainer: Trainer) -> TrainingError:
+    """Returns the error of a training most of whose updates, or all, were left out: its weights have learnt little."""
     scale, progress = trainer.step.scale, trainer.progress
     fix = _advice(trainer, progress.step)
     seen = f"{progress.faults} faults and {progress.overflows} overflows"
+    if progress.recent:
+        return TrainingError(
+            "most of the run's {steps} updates were left out or rolled back: it learnt from few batches",
+            where="train",
+            seen=seen,
+            expected="half of them made at least",
+            fix=fix,
+            steps=progress.step,
+        )
     if scale is not None and progress.overflows:
         now = float(scale.factor)
         seen += f", a loss scale of {now:g} in the end"

@@ -264,6 +264,13 @@ def test_too_many_faults_stop_the_run(make, inputs_for, poison, tmp_path) -> Non
         train(recipe, inputs_for(recipe), tmp_path / "out")
 
 
+def test_a_run_most_of_whose_updates_are_left_out_is_no_success(make, inputs_for, poison, tmp_path) -> None:
+    poison(NAN, batches=(1, 2, 4, 5, 6))
+    recipe = make(faults={"not_finite": "skip"}, duration="8 steps")
+    with pytest.raises(TrainingError, match=r"most of the run's 8 updates were left out .*seen 5 faults"):
+        train(recipe, inputs_for(recipe), tmp_path / "out")
+
+
 def test_other_bits_of_a_second_computation_are_the_device(make, inputs_for, poison, tmp_path) -> None:
     poison(NAN, times=1)
     recipe = make(faults={}, exec_rerun=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import os
 import socket
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -47,13 +48,28 @@ class Meeting:
         """Comes there.
 
         Raises:
-            MachineError: nobody serves the place within ``limit_s`` seconds, or its port is in use.
+            MachineError: nobody serves the place within ``limit_s`` seconds, its port is in use, or another command has
+                this number.
         """
         self.place, self.limit_s = place, limit_s
         self.store: Store = PrefixStore(f"trainwright-{place.attempt}", reached(place, limit_s))
-        self.store.set(f"here/{place.rank}", "")
+        self._take_number()
         self.members = tuple(range(place.commands))
         """The number that each one came with."""
+
+    def _take_number(self) -> None:
+        me = f"process {os.getpid()} of {socket.gethostname()}"
+        holder = self.store.compare_set(f"here/{self.place.rank}", "", me).decode()
+        if holder != me:
+            raise MachineError(
+                "another command is {noun} {rank} here",
+                where=self.place.endpoint,
+                seen=holder,
+                expected="one command for each number",
+                fix="start this one with its own --node-rank, or end the other one",
+                noun=self.place.noun,
+                rank=self.place.rank,
+            )
 
     def without(self, nodes: Collection[int]) -> Meeting:
         """Returns the same place as those see it who go on without other nodes: their numbers move up.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -22,6 +23,12 @@ from trainwright.core.place import Place
 POLL_S = 0.1
 GRACE_S = 1.0
 """How much longer than torch's own time limit its store is waited for: it says more than ours."""
+ELSEWHERE_S, UNKNOWN_S = 10.0, 60.0
+"""How long the first command tries under an address that is not its own, which may lead back to it, and under a name
+that nobody knows yet, as those of Kubernetes are when a pod starts."""
+IN_USE = "another process listens at this port"
+NOT_HERE = {False: "this host does not have this address", None: "no host of this name was found"}
+"""By what ``_is_here`` says."""
 
 
 def reached(place: Place, limit_s: float) -> Store:
@@ -30,19 +37,50 @@ def reached(place: Place, limit_s: float) -> Store:
     Raises:
         MachineError: nobody serves it within ``limit_s`` seconds, or its port is in use.
     """
-    serves = place.leads and not place.served
+    return _served(place, limit_s) if place.leads and not place.served else _found(place, limit_s)
+
+
+def _served(place: Place, limit_s: float) -> Store:
+    """Returns the store that this process serves, which its own client reaches under the name that others know."""
+    here = _is_here(place.host)
+    patience_s = min(limit_s, math.inf if here else UNKNOWN_S if here is None else ELSEWHERE_S)
+    try:
+        with _silence():
+            store = _within(patience_s, partial(_store, place, patience_s, serves=True))
+    except (RuntimeError, TimeoutError) as error:
+        taken = "EADDRINUSE" in str(error)
+        seen = IN_USE if taken else NOT_HERE[here] if here in NOT_HERE else in_one_line(error)
+        expected = "a free port" if taken else "an address of the host of node 0, where this command runs"
+        fix = "name another port on every node" if taken else "name that host on every node, or run node 0 there"
+        raise MachineError("cannot meet here", where=place.endpoint, seen=seen, expected=expected, fix=fix) from error
+    store.set_timeout(timedelta(seconds=max(limit_s, 1.0)))
+    return store
+
+
+def _is_here(host: str) -> bool | None:
+    """Returns whether an address of a host is one of this machine's; None where its name is not known."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return None
+    for family, kind, _, _, address in found:
+        with socket.socket(family, kind) as stream, suppress(OSError):
+            stream.bind(address)
+            return True
+    return False
+
+
+def _found(place: Place, limit_s: float) -> Store:
+    """Returns the store that the first command or its launcher serves."""
     until = time.monotonic() + limit_s
-    while not serves and not _answers(place) and time.monotonic() < until:
+    while not _answers(place) and time.monotonic() < until:
         time.sleep(POLL_S)
     try:
-        if not (serves or _answers(place)):  # asked here, for torch prints two pages before it says so
+        if not _answers(place):  # asked here, for torch prints two pages before it says so
             raise ConnectionError("no answer")
-        with nullcontext() if serves else _silence():
-            return _within(max(until - time.monotonic(), 1.0), partial(_store, place, limit_s, serves=serves))
+        with _silence():
+            return _within(max(until - time.monotonic(), 1.0), partial(_store, place, limit_s, serves=False))
     except (RuntimeError, ConnectionError, TimeoutError) as error:
-        if serves:
-            fix = "is the port free, and is the host this one? name another port on every node"
-            raise MachineError("cannot meet here", where=place.endpoint, seen=in_one_line(error), fix=fix) from error
         raise MachineError(
             "{why} within {limit_s:g} s",
             where=place.endpoint,

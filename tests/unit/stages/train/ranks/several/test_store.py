@@ -54,5 +54,24 @@ def test_a_port_in_use_is_named(place: Place) -> None:
     with socket.socket() as stream:
         stream.bind(("127.0.0.1", place.port))
         stream.listen()
-        with pytest.raises(MachineError, match="cannot meet here .*is the port free"):
+        with pytest.raises(MachineError, match="cannot meet here .*seen another process listens at this port.*another"):
             Meeting(place, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [("192.0.2.1", "this host does not have this address"), ("nobody.invalid", "no host of this name was found")],
+)
+def test_the_first_command_at_an_address_of_another_host_is_told_so(place: Place, capfd, host: str, why: str) -> None:
+    """192.0.2.0/24 is kept for documentation (RFC 5737): nobody has it."""
+    with pytest.raises(MachineError, match=rf"cannot meet here \(seen {why}, expected an address of the host"):
+        Meeting(replace(place, host=host), 0.5)
+    assert "TCPStore" not in capfd.readouterr().err
+
+
+def test_two_commands_with_one_number_are_told_apart(place: Place, monkeypatch) -> None:
+    first = Meeting(replace(place, commands=2), 5.0)
+    Meeting(replace(place, commands=2), 5.0)  # the same process may come again
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    with pytest.raises(MachineError, match=r"another command is node 0 here .*seen process \d+ of "):
+        Meeting(replace(first.place, served=True), 5.0)
