@@ -18,7 +18,7 @@ __all__ = ["dataset"]
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-MAX_TRAIN_LINES = 14_000
+MAX_TRAIN_LINES = 14_200
 """That a plain training runs: one process, next-token, a validation, checkpoints, nothing that goes wrong."""
 # What a training may import beside that: other tasks and families, adapters, images, preferences with what the first
 # network said, early stopping, averages; matrices, sequences and pipelines over ranks, the watch over them, restarts,
@@ -31,7 +31,7 @@ MAX_TRAIN_LINES = 14_000
 # (310), rewards of answers (250), embeddings of texts with their pairs (440), what adapters do
 # not see of their input, and with it all of dropout (400), checkpoints at another place (330: they lay below `runtime`,
 # where nobody counted them).
-MAX_LINES_OF_ALL_LAYOUTS = 29_600
+MAX_LINES_OF_ALL_LAYOUTS = 29_900
 MAX_FOLDER_FILES = 15
 
 ENTRIES = ("/model/families",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -67,6 +67,7 @@ from trainwright.spec.workload import KernelChoice
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.step import TrainingStep, Update
+from trainwright.stages.train.weights.beginning import CPU, Beginning, without_memory
 from trainwright.stages.train.world import ALONE, World
 
 DROPOUT = Dropout(residual=0.2, embedding=0.1, attention=0.3, depth=0.4)
@@ -210,17 +211,21 @@ class Training:
         shape = spec(case.family, **case.model, **head, dropout=DROPOUT if case.dropout else Dropout())
         kept = torch.promote_types(dtype, torch.float32)
         kernels = KernelChoice(reduce=case.reduce, pad_vocabulary=case.pad_vocabulary, attention=case.attention)
-        self.network = build_network(shape, dtype=dtype, recompute=case.recompute, kernels=kernels).to(kept)
-        self.network.initialise(3)
+        with without_memory():
+            self.network = build_network(shape, dtype=dtype, recompute=case.recompute, kernels=kernels).to(kept)
+        values: Iterable[tuple[str, Tensor]] = self.network.initial(3)
         if case.optimizer == "wide":
-            follow_width(self.network, 4.0, first=True)
+            values = follow_width(self.network, 4.0, values, first=True)
+        begun = Beginning(network=self.network, values=values, new_head=None)
         if case.adapter:
-            adapt(self.network, case.adapter, dropout=case.dropout)
+            adapt(begun.fill(CPU), case.adapter, dropout=case.dropout)
             self.network.to(kept)
         if case.terms:
             add_terms(self.network, TERMS)
         freeze(self.network, SECTIONS[case.optimizer].groups)
         world.share(self.network, compiled=False)
+        if not case.adapter:
+            begun.fill(CPU, world)
         task = task_of(case, shape.kind, dtype)
         self.optimizers = Optimizers(self.network, SECTIONS[case.optimizer])
         clock = PhaseClock(torch.device("cpu"))

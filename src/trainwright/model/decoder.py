@@ -6,7 +6,7 @@ Shape legend: ``batch``, ``seq`` (tokens), ``stream`` (of them those here), ``wi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +20,7 @@ from trainwright.core.registry import load
 from trainwright.model.attention import Attention, Context, Mask, MaskedKernel, seen_tokens
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network, unbuilt
+from trainwright.model.parts.initial import normal
 from trainwright.model.parts.rotary import Rotary, RotaryTable
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import KernelChoice, Recompute
@@ -343,21 +344,15 @@ class Decoder(Network):
         """Returns how many tokens the sequences have of which these are token ids or hidden states."""
         return stream.shape[1]
 
-    @torch.no_grad()
-    def initialise(self, seed: int) -> None:
-        """Fill every parameter from a generator of its own, keyed by the seed and the parameter's name order.
+    def initial(self, seed: int) -> Iterator[tuple[str, Tensor]]:
+        """Yields first values, from a generator that the seed keys.
 
         Matrices are normal with ``INIT_STD``; those that write into the residual stream are scaled by
         1/sqrt(2 layers) (Radford et al., 2019); norms multiply by one, biases are zero.
         """
-        generator = torch.Generator().manual_seed(seed)
         residual_std = INIT_STD / math.sqrt(2 * self.spec.layers)
-        for name, parameter in self.named_parameters():
-            if name.endswith("bias"):
-                parameter.zero_()
-            elif "norm" in name:
-                parameter.fill_(1.0 - self.spec.norm_offset)
-            else:
-                std = residual_std if name.endswith(("out.weight", "down.weight")) else INIT_STD
-                values = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
-                parameter.copy_(values.mul_(std))
+
+        def deviation(name: str) -> float:
+            return residual_std if name.endswith(("out.weight", "down.weight")) else INIT_STD
+
+        return normal(self.shapes, seed, deviation, norm=1.0 - self.spec.norm_offset)

@@ -109,8 +109,23 @@ class Network(nn.Module, ABC):
         """Returns by name the parameters that are looked up by row: most rows have no gradient in a step."""
 
     @abstractmethod
+    def initial(self, seed: int) -> Iterator[tuple[str, Tensor]]:
+        """Yields each parameter's first value by name, whole, as a function of the seed alone.
+
+        It is asked of a whole network, whose parameters need no memory; each value is made when its turn comes.
+        """
+
+    @property
+    def shapes(self) -> dict[str, torch.Size]:
+        """Returns every parameter's shape by name."""
+        return {name: parameter.shape for name, parameter in self.named_parameters()}
+
+    @torch.no_grad()
     def initialise(self, seed: int) -> None:
-        """Fill every parameter as a function of the seed alone."""
+        """Fills every parameter of a whole network with its first value."""
+        parameters = dict(self.named_parameters())
+        for name, value in self.initial(seed):
+            parameters[name].copy_(value)
 
     def stored(self) -> Iterator[tuple[str, Tensor]]:
         """Yields by name what a checkpoint and the result hold: all that training moves, and what no base has.

@@ -8,10 +8,11 @@ known to the cut alone, which stands beside the parameter (``mark``, ``cut_of``)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
 from trainwright.runtime.collectives import gathered
@@ -68,6 +69,13 @@ class Cut:
 def mark(parameter: Tensor, cut: Cut) -> None:
     """Lets a parameter know its cut."""
     vars(parameter)[_NAME] = cut
+
+
+def mark_all(network: nn.Module, cuts: Mapping[str, Cut]) -> None:
+    """Lets the parameters of a network that are cut know it; ``cuts`` are of their names."""
+    for name, parameter in network.named_parameters():
+        if name in cuts:
+            mark(parameter, cuts[name])
 
 
 def cut_of(parameter: Tensor) -> Cut | None:

@@ -6,7 +6,7 @@ Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``rows`` (of hidden states
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from trainwright.model.decoder import DROPOUTS, INIT_STD, SELECTIVE
 from trainwright.model.encoder.block import EncoderBlock, PreNormBlock, seen_both_ways
 from trainwright.model.layers import Linear, make_norm
 from trainwright.model.network import Network, unbuilt
+from trainwright.model.parts.initial import normal
 from trainwright.model.parts.plain import PLAIN
 from trainwright.model.parts.rotary import Rotary, RotaryTable
 from trainwright.spec.model import ModelSpec
@@ -215,21 +216,15 @@ class Encoder(Network):
             hidden = self.transform_norm(F.gelu(self.transform(hidden)))
         return hidden
 
-    @torch.no_grad()
-    def initialise(self, seed: int) -> None:
-        """Fill every parameter from a generator of its own, keyed by the seed and the parameter's name order.
+    def initial(self, seed: int) -> Iterator[tuple[str, Tensor]]:
+        """Yields first values, from a generator that the seed keys.
 
         Matrices are normal with ``INIT_STD`` (Devlin et al., 2018); norms are one, biases zero. With norms before
         sub-layers, what these write into the stream is scaled by 1/sqrt(2 layers), as in a decoder.
         """
-        generator = torch.Generator().manual_seed(seed)
         added = () if self.spec.post_norm else ("out.weight", "down.weight")
-        for name, parameter in self.named_parameters():
-            if name.endswith("bias"):
-                parameter.zero_()
-            elif "norm" in name:
-                parameter.fill_(1.0)
-            else:
-                values = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
-                scale = math.sqrt(2 * self.spec.layers) if added and name.endswith(added) else 1
-                parameter.copy_(values.mul_(INIT_STD / scale))
+
+        def deviation(name: str) -> float:
+            return INIT_STD / (math.sqrt(2 * self.spec.layers) if added and name.endswith(added) else 1)
+
+        return normal(self.shapes, seed, deviation)

@@ -12,7 +12,7 @@ from torch.distributed.tensor import Shard
 
 from trainwright.core.registry import load
 from trainwright.model.network import Network
-from trainwright.runtime.cuts import Cut, mark
+from trainwright.runtime.cuts import Cut, mark_all
 from trainwright.runtime.device import compiler
 from trainwright.runtime.mesh import Mesh
 
@@ -54,9 +54,7 @@ def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> dict[str, Cu
             block.compile(backend=compiler(mesh.device_type))
     if mesh.sharing is not None:
         _shard(network, mesh, gather_again=mesh.parallel.zero_stage == 3 and mesh.size("pp") == 1)
-    for name, parameter in network.named_parameters():
-        if name in cuts:
-            mark(parameter, cuts[name])
+    mark_all(network, cuts)
     return cuts
 
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Iterable, Iterator
+
+from torch import Tensor
 
 from trainwright.model.network import Network
 
 
-@torch.no_grad()
-def follow_width(network: Network, ratio: float, *, first: bool) -> None:
-    """Gives the matrices inside a whole network's blocks the first weights and the rate of its width.
+def follow_width(
+    network: Network, ratio: float, values: Iterable[tuple[str, Tensor]], *, first: bool
+) -> Iterable[tuple[str, Tensor]]:
+    """Gives the matrices inside a whole network's blocks the rate of its width; returns weights of its width.
 
     Args:
-        network: whose weights have values.
+        network: that the values are of; its parameters need no memory.
         ratio: how many times as wide it is as the network that rates and first weights are of.
-        first: its weights are the first ones, of the variance that the base's have; no training has moved them.
+        values: what it begins with, by name.
+        first: these are first weights, of the variance that the base's have; no training has moved them.
     """
     network.width_ratio = ratio
-    if first and ratio != 1:
-        for matrix in network.matrices().values():
-            matrix.mul_(ratio**-0.5)
+    return _narrowed(values, frozenset(network.matrices()), ratio**-0.5) if first and ratio != 1 else values
+
+
+def _narrowed(
+    values: Iterable[tuple[str, Tensor]], matrices: frozenset[str], factor: float
+) -> Iterator[tuple[str, Tensor]]:
+    for name, value in values:
+        yield name, value.mul_(factor) if name in matrices else value

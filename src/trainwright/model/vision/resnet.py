@@ -11,7 +11,7 @@ Shape legend: ``batch`` (images), ``channels``, ``side`` (pixels), ``seq`` (one)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from trainwright.model.layers import Linear
 from trainwright.model.network import Network, unbuilt
+from trainwright.model.parts.initial import normal
 from trainwright.model.parts.plain import OF_IMAGES
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.parts.convolutions import Convolutions
@@ -248,22 +249,16 @@ class ResNet(Network):
                 module.move()
         return {}
 
-    @torch.no_grad()
-    def initialise(self, seed: int) -> None:
-        """Fill every parameter from a generator of its own, keyed by the seed and the parameter's name order.
+    def initial(self, seed: int) -> Iterator[tuple[str, Tensor]]:
+        """Yields first values, from a generator that the seed keys.
 
         Filters are normal with sqrt(2 / (outputs * kernel^2)) (He et al., 2015, arXiv 1502.01852, section 2.2), the
         head with sqrt(1 / (3 width)), the deviation of torch's own; norms are one, biases zero.
         """
-        generator = torch.Generator().manual_seed(seed)
-        for name, parameter in self.named_parameters():
-            if name.endswith("bias"):
-                parameter.zero_()
-            elif "norm" in name:
-                parameter.fill_(1.0)
-            else:
-                std = math.sqrt(1 / (3 * self.spec.width))
-                if parameter.ndim == 4:
-                    std = math.sqrt(2 / (parameter.shape[0] * parameter.shape[2] ** 2))
-                values = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
-                parameter.copy_(values.mul_(std))
+        shapes = self.shapes
+
+        def deviation(name: str) -> float:
+            shape = shapes[name]
+            return math.sqrt(2 / (shape[0] * shape[2] ** 2) if len(shape) == 4 else 1 / (3 * self.spec.width))
+
+        return normal(shapes, seed, deviation)

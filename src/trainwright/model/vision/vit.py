@@ -11,7 +11,7 @@ Shape legend: ``batch`` (images), ``side`` (pixels), ``seq`` (the class token an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from trainwright.core.registry import load
 from trainwright.model.decoder import DROPOUTS, INIT_STD, SELECTIVE, Block
 from trainwright.model.layers import Linear, make_norm
 from trainwright.model.network import Network, unbuilt
+from trainwright.model.parts.initial import normal
 from trainwright.model.parts.plain import OF_IMAGES
 from trainwright.planner.counts.pieces import makes_scores
 from trainwright.spec.model import ModelSpec
@@ -182,24 +183,18 @@ class ViT(Network):
         first = self.class_token.to(x.dtype).expand(x.shape[0], 1, -1)
         return torch.cat((first, x), dim=1) + self.positions.to(x.dtype)
 
-    @torch.no_grad()
-    def initialise(self, seed: int) -> None:
-        """Fill every parameter from a generator of its own, keyed by the seed and the parameter's name order.
+    def initial(self, seed: int) -> Iterator[tuple[str, Tensor]]:
+        """Yields first values, from a generator that the seed keys.
 
         Matrices, class token and positions are normal with ``INIT_STD``, as the decoder's are; those that write into
         the residual stream are scaled by 1/sqrt(2 layers); norms are one, biases zero.
         """
-        generator = torch.Generator().manual_seed(seed)
         residual_std = INIT_STD / math.sqrt(2 * self.spec.layers)
-        for name, parameter in self.named_parameters():
-            if name.endswith("bias"):
-                parameter.zero_()
-            elif "norm" in name:
-                parameter.fill_(1.0)
-            else:
-                std = residual_std if name.endswith(("out.weight", "down.weight")) else INIT_STD
-                values = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
-                parameter.copy_(values.mul_(std))
+
+        def deviation(name: str) -> float:
+            return residual_std if name.endswith(("out.weight", "down.weight")) else INIT_STD
+
+        return normal(self.shapes, seed, deviation)
 
 
 def patches(images: Float[Tensor, "batch channels side side"], size: int) -> Float[Tensor, "batch patches pixels"]:

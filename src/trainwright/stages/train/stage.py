@@ -20,8 +20,6 @@ from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import RecipeError
 from trainwright.core.records import to_json
 from trainwright.core.registry import load
-from trainwright.model.build import build_network
-from trainwright.model.network import Network
 from trainwright.model.optimizers.groups import lines
 from trainwright.model.tasks.task import HasTeacher, load_task, refers, without_reference
 from trainwright.planner.plan.workload import average_start, resolve, steps_in
@@ -31,7 +29,6 @@ from trainwright.spec.convnet import counted
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.updates.loss import PLAIN
-from trainwright.spec.sections.weights.method import WHOLE
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, whole_on_cpu, write_bundle
 from trainwright.stages.train.layout import check_executable, plan_differences
@@ -39,16 +36,14 @@ from trainwright.stages.train.optimizer import assigned
 from trainwright.stages.train.saving.keeping import Policy
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
+from trainwright.stages.train.weights.beginning import begin
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
 if TYPE_CHECKING:
     from trainwright.stages.train.saving.elsewhere import Mirror
 
 TERMS = "trainwright.model.regularisation.terms:add_terms"
-WIDTH = "trainwright.model.parts.width:follow_width"
-METHOD = "trainwright.stages.train.weights.method:apply"
 BASE_FOLDER = "trainwright.artifact.hub.base:base_folder"
-BASE = "trainwright.stages.train.base:begin_with"
 REFERENCE = "trainwright.stages.train.weights.reference:refer"
 TEACHER = "trainwright.model.tasks.distillation.teacher:load_teacher"
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
@@ -148,9 +143,8 @@ def trainer_of(
     One that never ``learns`` is for its time alone: what values a task compares with is not computed.
     """
     recipe, tokenizer, out = context.recipe, dataset.tokenizer_path, context.out
-    network, new_head = make_network(recipe, settings, tokenizer, base=_base(context))
-    network = network.to(settings.device)
-    notes = [f"a new head for {new_head}"] if new_head else []
+    begun = begin(recipe, settings, tokenizer, base=_base(context))
+    network, notes = begun.network, [f"a new head for {begun.new_head}"] if begun.new_head else []
     if recipe.train.loss != PLAIN:
         notes += load(TERMS, kind="loss")(network, recipe.train.loss)
     if recipe.train.optimizer.groups or recipe.model.width_ratio != 1:
@@ -158,6 +152,7 @@ def trainer_of(
     if settings.precision == "fp8":
         load(FLOAT8, kind="precision")(network)
     world.share(network, compiled=settings.compiled)
+    begun.fill(settings.device, world)
     if recipe.train.activation_offload:
         load(OFFLOAD, kind="memory")(network)
     how = recipe.train.exec
@@ -247,33 +242,6 @@ def _base(context: Context) -> Path | None:
         return None if pretrained is None else load(BASE_FOLDER, kind="base")(pretrained, weights=True)
     base.verify(MODEL_FILES)
     return base.path
-
-
-def make_network(
-    recipe: Recipe, settings: Settings, tokenizer: Path, *, base: Path | None
-) -> tuple[Network, str | None]:
-    """Returns a network with the weights in ``base``, or random ones, and what it has a new head for, if it has one.
-
-    Raises:
-        TrainwrightError: as ``base.begin_with``.
-    """
-    network = build_network(
-        settings.model,
-        dtype=settings.dtype,
-        recompute=settings.recompute,
-        recomputed=settings.recomputed,
-        kernels=recipe.train.exec.kernels,
-    )
-    if base is None:
-        network.initialise(recipe.seed)
-        new_head: str | None = None
-    else:
-        new_head = load(BASE, kind="base")(network, recipe, tokenizer, base)
-    if recipe.model.mup is not None:
-        load(WIDTH, kind="width")(network, recipe.model.width_ratio, first=base is None)
-    if recipe.train.method != WHOLE:
-        load(METHOD, kind="method")(network, recipe, base)
-    return network, new_head
 
 
 def _headline(summary: TrainSummary, unit: str, unit_tokens: int) -> dict[str, Any]:

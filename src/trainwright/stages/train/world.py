@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trainwright.artifact.shards import TokenSplit
@@ -43,6 +44,11 @@ class World:
 
     def share(self, network: Network, *, compiled: bool) -> None:
         """Turns a whole network into this process's part of it, in place."""
+
+    def give_memory(self, network: Network, device: torch.device) -> None:
+        """Moves what this process has of a network to a device; parameters without memory get some, and no values."""
+        # As torch's to_empty does, which would leave buffers without their values too.
+        network._apply(lambda each: torch.empty_like(each, device=device) if each.is_meta else each.to(device))  # noqa: SLF001
 
     def rows(self, sequences: int) -> range | None:
         """Returns which sequences of a batch this process reads; None: all of them."""

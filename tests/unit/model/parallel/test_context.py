@@ -82,7 +82,7 @@ def test_without_places_a_divided_network_is_a_whole_one(rank_one_of_two) -> Non
 
 def test_a_network_of_another_kind_is_not_divided(rank_one_of_two) -> None:
     class Other(Network):
-        forward = head_weight = matrices = tables = initialise = None  # type: ignore[assignment]
+        forward = head_weight = matrices = tables = initial = None  # type: ignore[assignment]
 
     with pytest.raises(RecipeError, match=r"cannot be divided .*Other.*set cp=1"):
         divide(Other(), mesh_of(ParallelPlan(cp=2), "cpu"))

@@ -13,6 +13,7 @@ from trainwright.model.parts.width import follow_width
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.updates.optimizer import AdamWAloneSection, GroupSection
 from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.weights.beginning import fill
 
 BASE, WIDEST = 64, 512
 VOCABULARY, TOKENS = 64, 16
@@ -23,9 +24,8 @@ def network_of(*, mup: bool = True, **keys: object) -> Network:
     width = {"mup": {"base_width": BASE}} if mup else {}
     section = ModelSection.model_validate({"layers": 2, "heads": 4, "context_tokens": TOKENS, **width, **keys})
     network = build_network(section.spec(vocabulary=VOCABULARY))
-    network.initialise(1)
-    if section.mup is not None:
-        follow_width(network, section.width_ratio, first=True)
+    values = network.initial(1)
+    fill(network, follow_width(network, section.width_ratio, values, first=True) if section.mup is not None else values)
     return network
 
 
@@ -104,7 +104,7 @@ def test_matrices_of_blocks_have_a_rate_and_a_decay_of_their_own() -> None:
 
 def test_weights_of_a_base_stay_as_they_are() -> None:
     network, plain = (network_of(width=4 * BASE, mup=False) for _ in range(2))
-    follow_width(network, 4.0, first=False)
+    fill(network, follow_width(network, 4.0, plain.stored(), first=False))
     expected = dict(plain.named_parameters())
     assert all(torch.equal(each, expected[name]) for name, each in network.named_parameters())
     assert network.width_ratio == 4.0

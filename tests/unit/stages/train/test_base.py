@@ -20,9 +20,10 @@ from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.stages.train.base import begin_with, take_body
+from trainwright.stages.train.base import begin_with, body_of, new_head
 from trainwright.stages.train.checkpoints import write_bundle
-from trainwright.stages.train.stage import make_network, settings_of
+from trainwright.stages.train.stage import settings_of
+from trainwright.stages.train.weights.beginning import begin, fill
 from trainwright.testing.artifacts import make_artifact, make_dataset
 
 LABELS = ["ant", "bee", "cat"]
@@ -89,9 +90,9 @@ def test_the_new_head_is_a_function_of_the_seed_and_the_rest_of_the_base(
 
     def weights(seed: int) -> dict[str, torch.Tensor]:
         seeded = recipe.model_copy(update={"seed": seed})
-        network, new_head = make_network(seeded, settings, labelled.path / "tokenizer.json", base=base.path)
-        assert new_head == "3 labels"
-        return dict(network.named_parameters())
+        begun = begin(seeded, settings, labelled.path / "tokenizer.json", base=base.path)
+        assert begun.new_head == "3 labels"
+        return dict(begun.fill(settings.device).named_parameters())
 
     first, again, other = weights(7), weights(7), weights(8)
     stored = load_file(base.path / "model.safetensors")
@@ -115,12 +116,13 @@ def test_a_base_that_tells_other_labels_gets_a_new_head(make_recipe, trained, la
     recipe = as_classifier(make_recipe(), names)
     text = inputs_for(recipe)["plan"].file("plan.json").read_text()
     settings = settings_of(recipe, from_json(Plan, json.loads(text), where="plan"), TokenDataset.open(labelled.path))
-    network, new_head = make_network(recipe, settings, labelled.path / "tokenizer.json", base=first.path)
+    begun = begin(recipe, settings, labelled.path / "tokenizer.json", base=first.path)
+    network = begun.fill(settings.device)
     before = load_file(first.path / "model.safetensors")
     assert torch.equal(dict(network.named_parameters())["embedding"], before["embedding"])
     assert not torch.equal(network.head_weight, before["head.weight"])
     assert json.loads(first.file("model.json").read_text())["labels"] == LABELS
-    assert new_head == "3 labels; the base has one for other labels (ant, bee, cat)"
+    assert begun.new_head == "3 labels; the base has one for other labels (ant, bee, cat)"
 
 
 def test_a_base_of_another_width_is_refused_under_a_key_of_the_model(make_recipe, trained) -> None:
@@ -167,6 +169,12 @@ def test_a_flipped_bit_of_a_checkpoint_is_never_trained_on(make_recipe, inputs_f
     assert not (tmp_path / "second" / "summary.json").exists()
 
 
+def taken(network: Network, base: Network, *, seed: int) -> str | None:
+    """Lets a network begin with the body of another one; returns what it has a new head for."""
+    fill(network, body_of(network, base, base.stored(), seed=seed))
+    return new_head(network, base)
+
+
 @pytest.mark.parametrize(
     ("head", "pooler"),
     [
@@ -180,22 +188,22 @@ def test_an_encoder_begins_with_all_but_the_head_of_its_base_and_with_its_pooler
     """From a masked language model, from one without a head, and from a classifier of other classes."""
     base = tiny.encoder(seed=1, **head)
     network = tiny.encoder(seed=2, classes=3, pooler=True, language_head=False)
-    before = {name: parameter.clone() for name, parameter in network.named_parameters()}
-    assert take_body(network, base) is not None
+    before = dict(network.initial(2))
+    assert taken(network, base, seed=2) is not None
     stored = dict(base.named_parameters())
     for name, parameter in network.named_parameters():
         fresh = name.startswith("head.") or (name.startswith("pooler.") and not pooler)
         assert torch.equal(parameter, before[name] if fresh else stored[name]), name
     language = tiny.encoder(seed=3)
-    assert take_body(language, network) == "the vocabulary"
+    assert taken(language, network, seed=3) == "the vocabulary"
 
 
 def test_modernberts_classes_begin_with_the_layer_before_the_logits_of_their_base():
     """As transformers loads a classifier from a masked language model: that layer has the same name in both."""
     base = tiny.encoder("modernbert", seed=1)
     network = tiny.encoder("modernbert", seed=2, classes=3, pooler=True, language_head=False)
-    before = {name: parameter.clone() for name, parameter in network.named_parameters()}
-    assert take_body(network, base) == "3 labels"
+    before = dict(network.initial(2))
+    assert taken(network, base, seed=2) == "3 labels"
     stored = dict(base.named_parameters())
     assert "transform.weight" in stored
     for name, parameter in network.named_parameters():
@@ -238,7 +246,9 @@ def begun(
         hf.write(folder, base.spec, dict(base.stored()), dtype=torch.float32, extra=exported)
         (folder / "tokenizer.json").write_bytes(first.tokenizer_path.read_bytes())
     network = build_network(base.spec, dtype=torch.float32)
-    assert begin_with(network, recipe, second.tokenizer_path, folder) is None
+    values, other = begin_with(network, recipe, second.tokenizer_path, folder)
+    assert other is None
+    fill(network, values)
     return base, network
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -19,7 +20,7 @@ from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.parallel.parallelize import parallelize
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Share, Task
-from trainwright.runtime.cuts import Cut
+from trainwright.runtime.cuts import Cut, mark_all
 from trainwright.runtime.exchanges import exchanges_counted
 from trainwright.runtime.mesh import AXES, DATA_AXES, Mesh, everyone
 from trainwright.runtime.norms import as_state_of, local
@@ -66,6 +67,11 @@ class RankedWorld(World):
     def share(self, network: Network, *, compiled: bool) -> None:
         """Turns a whole network into this rank's part of it."""
         self._cuts = parallelize(network, self.mesh, compiled=compiled)
+
+    def give_memory(self, network: Network, device: torch.device) -> None:
+        """Moves this rank's part to a device; parameters that were made anew are cut as those before them."""
+        super().give_memory(network, device)
+        mark_all(network, self._cuts)
 
     def rows(self, sequences: int) -> range:
         """Returns which sequences of a batch this rank reads: neighbours, as many as others or as its share says."""

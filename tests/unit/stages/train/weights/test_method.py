@@ -23,7 +23,9 @@ from trainwright.model.bundle import load_bundle
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.base import begin_with
-from trainwright.stages.train.stage import make_network, settings_of
+from trainwright.stages.train.stage import settings_of
+from trainwright.stages.train.weights.beginning import begin
+from trainwright.stages.train.weights.beginning import fill as fill_network
 from trainwright.stages.train.weights.method import apply
 from trainwright.testing.artifacts import make_dataset
 
@@ -146,7 +148,7 @@ def test_a_base_in_nf4_is_trained_beside_resumed_and_merged(make_base, inputs_fo
     assert json.loads((tmp_path / "whole" / "adapters.json").read_text())["frozen"] == "nf4"
     planned = from_json(Plan, json.loads(inputs["plan"].file("plan.json").read_text()), where="plan")
     settings = settings_of(recipe, planned, TokenDataset.open(inputs["dataset"].path))
-    beside, _ = make_network(recipe, settings, inputs["dataset"].path / "tokenizer.json", base=base)
+    beside = begin(recipe, settings, inputs["dataset"].path / "tokenizer.json", base=base).network
     fill(beside, one)
     merged, _ = load_bundle(tmp_path / "whole")
     tokens = torch.arange(32).reshape(2, 16)
@@ -202,7 +204,7 @@ def test_adapters_need_a_base(make_recipe, inputs_for, train, tmp_path) -> None:
 def test_frozen_weights_are_kept_in_the_dtype_of_products(make_base, dataset) -> None:
     recipe, base = make_base(method={"name": "lora", "rank": 2})
     network = build_network(recipe.model_spec(vocabulary=VOCABULARY), dtype=torch.bfloat16)
-    begin_with(network, recipe, dataset.path / "tokenizer.json", base)
+    fill_network(network, begin_with(network, recipe, dataset.path / "tokenizer.json", base)[0])
     tokens = torch.arange(32).reshape(2, 16)
     with torch.no_grad():
         before = network(tokens)
@@ -217,7 +219,7 @@ def test_frozen_weights_are_kept_in_the_dtype_of_products(make_base, dataset) ->
 def test_the_loss_beside_a_frozen_bias_of_the_head_is_that_of_the_base(make_base, dataset) -> None:
     recipe, base = make_base("phi", method={"name": "lora", "rank": 2})
     network = build_network(recipe.model_spec(vocabulary=VOCABULARY), dtype=torch.bfloat16)
-    begin_with(network, recipe, dataset.path / "tokenizer.json", base)
+    fill_network(network, begin_with(network, recipe, dataset.path / "tokenizer.json", base)[0])
     with torch.no_grad():
         network.logit_bias.normal_(generator=torch.Generator().manual_seed(2))
         hidden = network(torch.arange(32).reshape(2, 16)).flatten(0, 1)
@@ -291,7 +293,7 @@ def test_all_that_the_base_lacks_is_trained_stored_and_read(
         from_json(Plan, json.loads(inputs["plan"].file("plan.json").read_text()), where="plan"),
         TokenDataset.open(labelled.path),
     )
-    beside, _ = make_network(recipe, settings, labelled.path / "tokenizer.json", base=base)
+    beside = begin(recipe, settings, labelled.path / "tokenizer.json", base=base).network
     assert set(beside.trained()) == set(stored)
     before = {name: beside.trained()[name].detach().clone() for name in fresh}
     fill(beside, stored)

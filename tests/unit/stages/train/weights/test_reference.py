@@ -16,7 +16,8 @@ from trainwright.model.bundle import load_bundle
 from trainwright.model.tasks.preferences.preference import preference
 from trainwright.model.tasks.preferences.references import read_references
 from trainwright.spec.workload import ParallelPlan
-from trainwright.stages.train.stage import make_network, settings_of
+from trainwright.stages.train.stage import settings_of
+from trainwright.stages.train.weights.beginning import begin
 from trainwright.testing.artifacts import make_plan
 
 LORA = {"name": "lora", "rank": 2, "alpha": 8}
@@ -87,7 +88,7 @@ def test_full_tuning_and_adapters_have_the_same_reference(pairs, base, inputs_of
     assert np.allclose(full["train"], asked(load_bundle(base)[0], pairs), atol=1e-5)
     assert not np.allclose(full["train"], asked(load_bundle(tmp_path / "lora")[0], pairs), atol=1e-2)
     settings = settings_of(adapted, *plan_and_dataset(adapted, inputs_of, pairs))
-    network, _ = make_network(adapted, settings, pairs.path / "tokenizer.json", base=base)
+    network = begin(adapted, settings, pairs.path / "tokenizer.json", base=base).network
     with torch.no_grad():
         for parameter in network.trained().values():
             parameter.add_(0.3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -62,6 +62,6 @@ class Relay(Network):
         """Returns this rank's."""
         return self.here.tables()
 
-    def initialise(self, seed: int) -> None:
-        """Fills this rank's parameters."""
-        self.here.initialise(seed)
+    def initial(self, seed: int) -> Iterator[tuple[str, Tensor]]:
+        """Yields this rank's first values."""
+        return self.here.initial(seed)
