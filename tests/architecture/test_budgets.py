@@ -18,7 +18,7 @@ __all__ = ["dataset"]
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-MAX_TRAIN_LINES = 14_200
+MAX_TRAIN_LINES = 14_050
 """That a plain training runs: one process, next-token, a validation, checkpoints, nothing that goes wrong."""
 # What a training may import beside that: other tasks and families, adapters, images, preferences with what the first
 # network said, early stopping, averages; matrices, sequences and pipelines over ranks, the watch over them, restarts,

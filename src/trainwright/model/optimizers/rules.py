@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from trainwright.model.network import Network
 from trainwright.model.optimizers.adafactor import Adafactor
 from trainwright.model.optimizers.elementwise import Lion, ScheduleFreeAdamW, Sgd
-from trainwright.model.optimizers.groups import grouped
+from trainwright.model.optimizers.sharing import grouped
 from trainwright.spec.sections.updates.optimizer import (
     AdafactorSection,
     AdamSection,

@@ -20,13 +20,14 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming, instance
 from trainwright.core.registry import load
 from trainwright.model.network import Network
-from trainwright.model.optimizers.groups import freeze, grouped, regroup, table
+from trainwright.model.optimizers.sharing import grouped
 from trainwright.spec.sections.updates.optimizer import OPTIMIZER, AdamWSection, MuonSection, OptimizerSection
 from trainwright.spec.summary import ParameterGroup
 from trainwright.spec.workload import UpdateKernel
 
 KEY = "train.optimizer.name"
 MUON, SHARED_MUON = "trainwright.model.muon:Muon", "trainwright.model.optimizers.sharded_muon:ShardedMuon"
+GROUPS = "trainwright.model.optimizers.groups"
 REDUCED: Mapping[str, str] = {
     "bf16": "trainwright.model.optimizers.adamw:ReducedAdamW",
     "int8": "trainwright.model.optimizers.eight_bits:EightBitAdamW",
@@ -67,8 +68,11 @@ def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> lis
 
 def assigned(network: Network, section: OptimizerSection) -> list[ParameterGroup]:
     """Freezes parameters of a whole network as the recipe says; returns who gets what. Raises as ``freeze``."""
-    freeze(network, section.groups)
-    return table(network, Optimizers(network, section).members, section.groups)
+    load(f"{GROUPS}:freeze", kind="group")(network, section.groups)
+    rows: list[ParameterGroup] = load(f"{GROUPS}:table", kind="group")(
+        network, Optimizers(network, section).members, section.groups
+    )
+    return rows
 
 
 def moved(parameter: Tensor, value: Tensor) -> Tensor:
@@ -92,7 +96,9 @@ class Optimizers:
         with blaming(section.name, where=KEY):
             self.members = [instance(member, Optimizer) for member in make(network, section)]
         for member in self.members:
-            regroup(member, self._names, section.groups)
+            others = any(each not in self._names for group in member.param_groups for each in group["params"])
+            if section.groups or others:  # frozen ones leave it
+                load(f"{GROUPS}:regroup", kind="group")(member, self._names, section.groups)
         if any(parameter not in self._names for group in self._groups() for parameter in group["params"]):
             raise RecipeError("this optimizer updates another tensor too", where=KEY, seen=section.name)
         times = Counter(self._names[parameter] for group in self._groups() for parameter in group["params"])
@@ -109,6 +115,7 @@ class Optimizers:
         for group in self._groups():
             group.setdefault("peak_lr", group["lr"])
             group.setdefault("rate", "train/lr")
+            group.setdefault("place", None)
             if kernel != "fused" and "fused" in group:
                 group |= {"fused": False, "foreach": kernel == "foreach"}
 

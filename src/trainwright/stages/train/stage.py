@@ -20,7 +20,6 @@ from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import RecipeError
 from trainwright.core.records import to_json
 from trainwright.core.registry import load
-from trainwright.model.optimizers.groups import lines
 from trainwright.model.tasks.task import HasTeacher, load_task, refers, without_reference
 from trainwright.planner.plan.workload import average_start, resolve, steps_in
 from trainwright.runtime.device import DTYPES
@@ -42,6 +41,7 @@ from trainwright.stages.train.world import ALONE, COMMANDS, World
 if TYPE_CHECKING:
     from trainwright.stages.train.saving.elsewhere import Mirror
 
+LINES = "trainwright.model.optimizers.groups:lines"
 TERMS = "trainwright.model.regularisation.terms:add_terms"
 BASE_FOLDER = "trainwright.artifact.hub.base:base_folder"
 REFERENCE = "trainwright.stages.train.weights.reference:refer"
@@ -148,7 +148,7 @@ def trainer_of(
     if recipe.train.loss != PLAIN:
         notes += load(TERMS, kind="loss")(network, recipe.train.loss)
     if recipe.train.optimizer.groups or recipe.model.width_ratio != 1:
-        notes += lines(assigned(network, recipe.train.optimizer))
+        notes += load(LINES, kind="group")(assigned(network, recipe.train.optimizer))
     if settings.precision == "fp8":
         load(FLOAT8, kind="precision")(network)
     world.share(network, compiled=settings.compiled)
