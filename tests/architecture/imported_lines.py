@@ -15,7 +15,7 @@ LOOKS = "stages.train.observe"
 """Loaded only where a training is looked at, beside the run."""
 DRY_RUN = "stages.train.ranks.dry_run"
 """Loaded in a training's place."""
-FAULTS = "stages.train.faults"
+FAULTS = ("stages.train.faults.policy", "stages.train.faults.changes")
 """Loaded only once something has gone wrong."""
 
 

@@ -18,7 +18,7 @@ __all__ = ["dataset"]
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-MAX_TRAIN_LINES = 14_050
+MAX_TRAIN_LINES = 14_100
 """That a plain training runs: one process, next-token, a validation, checkpoints, nothing that goes wrong."""
 # What a training may import beside that: other tasks and families, adapters, images, preferences with what the first
 # network said, early stopping, averages; matrices, sequences and pipelines over ranks, the watch over them, restarts,
@@ -74,7 +74,7 @@ def test_excuses_are_still_needed(sources):
 
 
 def test_what_training_imports_can_be_read_in_an_afternoon(package):
-    lines = imported_lines(TRAINING, _sizes(package), without=[DRY_RUN, FAULTS, LOOKS])
+    lines = imported_lines(TRAINING, _sizes(package), without=[DRY_RUN, *FAULTS, LOOKS])
     assert sum(lines.values()) <= MAX_LINES_OF_ALL_LAYOUTS, _longest(lines)
 
 

@@ -72,7 +72,7 @@ class Averaging(Training):
         batch = batch_of(self.case, step)
         part = batch if rows is None else {name: tensor[rows.start : rows.stop] for name, tensor in batch.items()}
         losses = [self.step.loss(micro)[0] for micro in self.step.micro_batches(part)]
-        return self.step.summed(torch.stack(losses).sum())
+        return self.step.summed_up(torch.stack(losses).sum())
 
 
 def far(some: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> float:

@@ -22,11 +22,9 @@ from torch.distributed.distributed_c10d import Store
 
 from trainwright.core.registry import load
 from trainwright.runtime.device import ACCELERATORS
-from trainwright.spec.workload import ParallelPlan
+from trainwright.spec.workload import DATA_AXES, ParallelPlan
 
 AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
-DATA_AXES = ("dp_replicate", "dp_shard")
-"""Ranks along these read other sequences of a batch."""
 GRADIENT_AXES = (*DATA_AXES, "cp")
 """Ranks along these see other targets: losses and gradients are summed over them."""
 Found = tuple[Store, int, int]
@@ -178,10 +176,9 @@ def expert_mesh(parallel: ParallelPlan, device_type: str) -> ExpertMesh:
     """Returns who has which experts: neighbours have other ones, first along ``dp_shard``, then along ``dp_replicate``.
 
     Raises:
-        ValueError: neither of ``ep`` and ``dp_shard`` divides the other, or ``tp`` or ``cp`` has ranks.
+        ValueError: the ranks of ``ep`` are no neighbours along these, or ``tp`` or ``cp`` has ranks.
     """
-    apart = parallel.dp_shard % parallel.ep and parallel.ep % parallel.dp_shard
-    if parallel.tp * parallel.cp > 1 or apart:
+    if parallel.tp * parallel.cp > 1 or not parallel.experts_fit:
         raise ValueError(f"ep={parallel.ep} cannot lie in dp_shard={parallel.dp_shard} beside tp and cp")
     copies, shards = parallel.of_experts
     names = ("pp", "dp_replicate", "dp_shard", "ep")

@@ -39,7 +39,7 @@ def global_norm(parameters: Sequence[Tensor], mesh: Mesh) -> Tensor:
     """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     parts = [local(gradient) for gradient in gradients]
-    norms = torch._foreach_norm(parts) if parts else ()  # noqa: SLF001  # as above
+    norms = torch._foreach_norm(parts) if parts else ()  # noqa: SLF001  # torch's own, a kernel for many tensors
     exact = widest(mesh.device_type)
     total = torch.zeros((), dtype=exact, device=mesh.device_type)
     for parameter, norm in zip(parameters, norms, strict=True):

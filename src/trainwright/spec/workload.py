@@ -177,6 +177,8 @@ Offload = Literal["none", "optimizer", "all", "optimizer-nvme", "all-nvme", "fro
 """What lives in host memory or on its NVMe drives between its uses: optimizer state, or weights and gradients too; or
 the frozen weights beside adapters alone."""
 ZeroStage = Literal[0, 1, 2, 3]
+DATA_AXES = ("dp_replicate", "dp_shard")
+"""Ranks along these read other sequences of a batch; copies first, as of them fewer leave every rank its memory."""
 ContextWay = Literal["gather", "ulysses"]
 
 AttentionKernel = Literal["auto", "math", "sdpa", "flex", "fa3"]
@@ -263,6 +265,12 @@ class ParallelPlan:
         """Returns how many groups have copies of the same divided experts, and how many ranks of a group share them."""
         apart = min(self.ep, self.dp_shard)
         return self.dp_replicate * apart // self.ep, self.dp_shard // apart
+
+    @property
+    def experts_fit(self) -> bool:
+        """Returns whether the ranks of ``ep`` are neighbours: it and ``dp_shard`` divide one another, and it all."""
+        neighbours = self.dp_shard % self.ep == 0 or self.ep % self.dp_shard == 0
+        return neighbours and self.dp_replicate * self.dp_shard % self.ep == 0
 
     @property
     def unevenness(self) -> float:

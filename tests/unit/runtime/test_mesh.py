@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainwright.runtime import mesh as module
-from trainwright.runtime.mesh import ALONE, AXES, DATA_AXES, everyone, joined, mesh_of
-from trainwright.spec.workload import ParallelPlan
+from trainwright.runtime.mesh import ALONE, AXES, everyone, joined, mesh_of
+from trainwright.spec.workload import DATA_AXES, ParallelPlan
 
 PLAN = ParallelPlan(pp=2, dp_replicate=3, dp_shard=2, tp=2)
 

@@ -122,18 +122,20 @@ def _locate(entry: dict[str, Any], root: Node, model: Shape) -> _Finding:
 
 
 def _alternative(union: Shape, tag: str) -> Shape | None:
-    """Returns the member of an untagged union that pydantic calls ``tag``."""
+    """Returns the member of a union that pydantic calls ``tag``; one with a validator is ``function-after[.., X]``."""
     for option in union.options:
         name = getattr(option, "__name__", "")
-        if tag == name or tag.startswith(f"{name}[") or tag == str(option):
+        if tag in (name, str(option)) or tag.startswith(f"{name}[") or tag.endswith(f" {name}]"):
             return shape(option)
     return None
 
 
 def _problems(group: list[_Finding], root: Node, model: Shape) -> list[RecipeError]:
     first = group[0]
-    if first.kind in ("value_error", "assertion_error"):
-        return _from_validator(first, root)
+    # Of a union's alternatives a validator refuses the one that the value has the form of.
+    refused = next((each for each in group if each.kind in ("value_error", "assertion_error")), None)
+    if refused is not None:
+        return _from_validator(refused, root)
     if first.kind == "extra_forbidden":
         return [_unknown_key(first, model)]
     key = dotted(first.path) or "the recipe"

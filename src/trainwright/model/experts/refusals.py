@@ -38,7 +38,7 @@ def refusals(
             what = "experts" if model.experts is not None else "latent attention" if model.latent else "sinks"
             shared = "matrices" if axis == "tp" else "sequences"
             reasons.append(f"{axis}={size}: a model with {what} has whole {shared} on each rank; set {axis}=1")
-    if parallel.ep > 1 and parallel.dp_shard % parallel.ep and parallel.ep % parallel.dp_shard:
+    if not parallel.experts_fit:
         near = math.gcd(parallel.ep, parallel.dp_shard)
         reasons.append(f"ep={parallel.ep}: its ranks are neighbours along dp_shard={parallel.dp_shard}; set ep={near}")
     if model.experts is not None and precision == "fp8":

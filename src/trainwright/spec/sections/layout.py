@@ -49,7 +49,7 @@ class LayoutSection(Section):
 
     @model_validator(mode="after")
     def _each_key_does_something(self) -> Self:
-        if not self.model_fields_set & {*AXES, "shares"}:
+        if not self.model_fields_set & {*AXES, "shares", "offload"}:
             named = f", seen {', '.join(sorted(self.model_fields_set))} alone" if self.model_fields_set else ""
             raise ValueError(f"a layout says how many ranks: set one of {', '.join(AXES)}{named}, or layout: auto")
         for key, axes in OF_AXES.items():

@@ -13,7 +13,7 @@ from trainwright.spec.run import RunSpec
 from trainwright.spec.sections.updates.optimizer import OPTIMIZER_KEYS, OptimizerSection
 from trainwright.spec.workload import ParallelPlan, Recompute, Workload
 
-OF_LAYOUTS = "trainwright.stages.train.layout:refusals"
+OF_LAYOUTS = "trainwright.stages.train.layout:refusals_of"
 OF_PARTS = "trainwright.model.experts.refusals:refusals"
 OF_BATCHES = "trainwright.model.vision.refusals:of_batches"
 OF_RECOMPUTE = "trainwright.model.kernels.refusals:of_recompute"
@@ -22,24 +22,14 @@ OF_RECOMPUTE = "trainwright.model.kernels.refusals:of_recompute"
 def refuses(run: RunSpec) -> Callable[[ParallelPlan, Recompute], tuple[str, ...]]:
     """Returns what says why a layout of ``run`` is not executed, a line for each reason; nothing where it is."""
     model, work = run.model, run.workload
-    of_layouts, of_recompute = load(OF_LAYOUTS, kind="layout"), load(OF_RECOMPUTE, kind="kernel")
+    of_layout = load(OF_LAYOUTS, kind="layout")(model, work, optimizer=_keys(work))
+    of_recompute = load(OF_RECOMPUTE, kind="kernel")
     of_batches, of_parts = load(OF_BATCHES, kind="layout"), load(OF_PARTS, kind="layout")
     frozen = None if work.adapter is None else work.adapter.frozen
-    always, optimizer = _of_run(run), _keys(work)
+    always = _of_run(run)
 
     def reasons(parallel: ParallelPlan, recompute: Recompute) -> tuple[str, ...]:
-        of_layout: tuple[str, ...] = of_layouts(
-            parallel,
-            recompute=recompute,
-            blocks=model.blocks,
-            family=model.family,
-            optimizer=optimizer,
-            precision=work.precision,
-            adapts=work.adapter is not None,
-            quantised=frozen == "nf4",
-            offloads=work.activation_offload,
-        )
-        told = (*always, *of_recompute(run.kernels, recompute), *of_layout)
+        told = (*always, *of_recompute(run.kernels, recompute), *of_layout(parallel, recompute))
         if not isinstance(model, ModelSpec):
             batch, micro = work.batch_sequences, parallel.micro_batch_sequences
             return (*told, *of_batches(batch, micro, ranks=parallel.ranks, precision=work.precision))

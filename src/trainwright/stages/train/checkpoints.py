@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from torch import Tensor
 
@@ -102,13 +102,6 @@ class State:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-class Pending(Protocol):
-    """A checkpoint that is being written; the state may change again as soon as ``save`` has returned."""
-
-    def wait(self) -> Path:
-        """Returns the folder once it is complete; raises a MachineError where it could not be written."""
-
-
 class Checkpoints:
     """The checkpoints of one run, newest last; one is complete before the next is begun."""
 
@@ -171,11 +164,11 @@ class Checkpoints:
         return self._copy.size_bytes
 
     def paths(self) -> list[Path]:
-        """Complete checkpoints, oldest first; waits for the one that is being written. Raises as ``Pending.wait``."""
+        """Complete checkpoints, oldest first; waits for the one that is being written. Raises as ``Writing.wait``."""
         self._settle()
         return checkpoints_in(self.root)
 
-    def save(self, state: State) -> Pending:
+    def save(self, state: State) -> Writing:
         """Copies the state and begins to write it, after the write before; then what the policy drops is deleted.
 
         Raises:
@@ -204,7 +197,7 @@ class Checkpoints:
         """Waits for the last write, and copies once more what the other place lacks; all processes must ask together.
 
         Raises:
-            MachineError: as ``Pending.wait``; or the place still refuses, while all checkpoints are complete here.
+            MachineError: as ``Writing.wait``; or the place still refuses, while all checkpoints are complete here.
         """
         self._settle()
         elsewhere = self._elsewhere

@@ -1,6 +1,6 @@
-"""What is done after a step beside training: decided in one place, from a step's number, a clock and a signal.
+"""What is done after a step beside training: decided in one place, from a step's number, a clock and what asks to stop.
 
-The clock and the signal are a process's own, so that processes that train together must follow the decisions of one.
+Clock and cause are a process's own, so that processes that train together must follow the decisions of one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Decisions:
         report: metrics are read and logged.
         validate: the validation split is evaluated.
         checkpoint: the state is saved.
-        stop: what ends the run here, a signal by its name, None where it goes on; a complete run does not stop.
+        stop: what ends the run here, one of ``stop.ERRORS``, None where it goes on; a complete run does not stop.
     """
 
     last: bool
@@ -34,7 +34,7 @@ class Decisions:
         return self.last or self.stop is not None
 
 
-def decide(section: TrainSection, *, done: int, steps: int, since_checkpoint_s: float, signal: str | None) -> Decisions:
+def decide(section: TrainSection, *, done: int, steps: int, since_checkpoint_s: float, cause: str | None) -> Decisions:
     """Returns what follows a step.
 
     Args:
@@ -42,16 +42,16 @@ def decide(section: TrainSection, *, done: int, steps: int, since_checkpoint_s: 
         done: steps that are complete, this one included.
         steps: of the whole run.
         since_checkpoint_s: seconds since the last checkpoint, or since the start.
-        signal: what asked to stop, a signal by its name, if any.
+        cause: what asks to stop, one of ``stop.ERRORS``, if anything does.
     """
     how, last = section.exec, done == steps
     validate = last or done % section.validation.every_steps == 0
     for_good = how.keep_every_steps > 0 and done % how.keep_every_steps == 0
-    checkpoint = last or for_good or signal is not None or 0 < how.checkpoint_every <= since_checkpoint_s
+    checkpoint = last or for_good or cause is not None or 0 < how.checkpoint_every <= since_checkpoint_s
     return Decisions(
         last=last,
         report=validate or checkpoint or done % how.log_every_steps == 0,
         validate=validate,
         checkpoint=checkpoint,
-        stop=None if last else signal,
+        stop=None if last else cause,
     )

@@ -12,6 +12,7 @@ from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.task import TaskKind
 from trainwright.spec.sections.updates.optimizer import OptimizerSection
 from trainwright.spec.workload import MASKED_KERNELS, Offload, ParallelPlan, Recompute, Workload
 
@@ -73,9 +74,35 @@ def refusals(
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
 
 
+def refusals_of(
+    model: AnyModel, work: Workload, *, optimizer: OptimizerSection | None = None, task: TaskKind | None = None
+) -> Callable[[ParallelPlan, Recompute], tuple[str, ...]]:
+    """Returns ``refusals`` of a counted run: all that it says of itself, where a plan, a recipe or a change asks."""
+    adapter, able = work.adapter, {}
+    if task is not None:
+        able = {"divides": task.divides, "pipelines": task.pipelines, "tensors": task.tensors}
+
+    def reasons(parallel: ParallelPlan, recompute: Recompute) -> tuple[str, ...]:
+        return refusals(
+            parallel,
+            recompute=recompute,
+            blocks=model.blocks,
+            family=model.family,
+            optimizer=optimizer,
+            precision=work.precision,
+            adapts=adapter is not None,
+            quantised=adapter is not None and adapter.frozen == "nf4",
+            offloads=work.activation_offload,
+            **able,
+        )
+
+    return reasons
+
+
 def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[ParallelPlan, Recompute], tuple[str, ...]]:
     """Returns what says why a layout is not executed for a recipe; ``auto`` and ``fit_memory`` choose of the rest."""
     kernels = recipe.train.exec.kernels
+    of_layout = refusals_of(model, work, optimizer=recipe.train.optimizer, task=recipe.task.kind)
 
     def reasons(parallel: ParallelPlan, recompute: Recompute) -> tuple[str, ...]:
         of_kernels = (
@@ -85,20 +112,7 @@ def refuses(recipe: Recipe, model: AnyModel, work: Workload) -> Callable[[Parall
             *of_kernels,
             *of_parts(recipe, model, parallel, precision=work.precision),
             *of_batch_norms(recipe, parallel),
-            *refusals(
-                parallel,
-                recompute=recompute,
-                blocks=model.blocks,
-                family=model.family,
-                divides=recipe.task.kind.divides,
-                pipelines=recipe.task.kind.pipelines,
-                tensors=recipe.task.kind.tensors,
-                optimizer=recipe.train.optimizer,
-                precision=work.precision,
-                adapts=work.adapter is not None,
-                quantised=work.adapter is not None and work.adapter.frozen == "nf4",
-                offloads=work.activation_offload,
-            ),
+            *of_layout(parallel, recompute),
         )
 
     return reasons

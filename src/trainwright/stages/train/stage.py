@@ -36,7 +36,7 @@ from trainwright.stages.train.saving.keeping import Policy
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.weights.beginning import begin
-from trainwright.stages.train.world import ALONE, COMMANDS, World
+from trainwright.stages.train.world import ALONE, MEETING, World
 
 if TYPE_CHECKING:
     from trainwright.stages.train.saving.elsewhere import Mirror
@@ -64,11 +64,11 @@ def run(context: Context) -> StageResult:
     planned.verify()
     plan = read_plan(planned.file(PLAN))
     check_executable(plan, context.recipe)
-    if plan.parallel.ranks == COMMANDS.get() == 1:
+    if plan.parallel.ranks == 1 and MEETING.get() is None:
         if context.recipe.train.exec.on_oom == "adapt":
             return result_of(load(f"{MEMORY}:adapting", kind="fault")(context, plan, train, ALONE), context.recipe)
         return result_of(train(context, plan, ALONE), context.recipe)
-    start = ON_THIS_HOST if COMMANDS.get() == 1 else TOGETHER
+    start = ON_THIS_HOST if MEETING.get() is None else TOGETHER
     return cast("StageResult", load(start, kind="layout")(context, plan))
 
 

@@ -129,7 +129,7 @@ class TrainingStep:
             parts.append(part.detach())
         if self.scale is not None:
             self.scale.divide(self.parameters)
-        return self.summed(reduce(torch.add, parts)), denominator
+        return self.summed_up(reduce(torch.add, parts)), denominator
 
     def denominator(self, batch: Batch) -> Tensor:
         """Returns the weight of the whole batch: what every loss of it is divided by."""
@@ -155,10 +155,6 @@ class TrainingStep:
 
     def before_backward(self, *, last: bool) -> None:
         """Prepares the backward pass of a micro batch; ``last`` is that of the update."""
-
-    def summed(self, loss: Tensor) -> Tensor:
-        """Returns the summed loss of the whole batch."""
-        return loss
 
     def clip(self) -> Tensor:
         """Returns the norm of the whole gradient, before it is scaled down to the largest that is allowed."""

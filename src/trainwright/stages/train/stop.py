@@ -7,18 +7,28 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from trainwright.core.errors import HungUp, Interrupted, Terminated, TrainwrightError, Warned
 from trainwright.core.registry import load
 from trainwright.spec.sections.train import SLURM_END
+
+if TYPE_CHECKING:
+    from trainwright.runtime.timing.time_limit import TimeLimit
 
 SIGNALS = {"SIGINT": Interrupted, "SIGTERM": Terminated, "SIGHUP": HungUp, "SIGUSR1": Warned}
 """The error of each signal that asks to stop; SIGUSR1 is what Slurm sends before a job's time is over (--signal)."""
 LIMIT = "trainwright.runtime.timing.time_limit:time_limit"
 TIME_LIMIT = "its time limit"
 ERRORS = {**SIGNALS, TIME_LIMIT: Interrupted}
-"""The error of whatever stops a training."""
+"""The error of whatever stops a training, by its name. Of several that stop ranks at once the last one counts: they
+exchange its place here."""
+
+
+def heard() -> list[signal.Signals]:
+    """Returns the signals that stop a training of this process: nohup has it leave SIGHUP alone."""
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.Signals[name] for name in SIGNALS if not (nohup and name == "SIGHUP")]
 
 
 def stopped(by: str, step: int, steps: int, *, checkpoint: str) -> TrainwrightError:
@@ -33,7 +43,7 @@ def stopped(by: str, step: int, steps: int, *, checkpoint: str) -> TrainwrightEr
     )
 
 
-def time_limit(asked_s: float | None, launched_s: float, saving_s: Callable[[], float]) -> Any:
+def time_limit(asked_s: float | None, launched_s: float, saving_s: Callable[[], float]) -> TimeLimit | None:
     """Returns what says after each step whether the time is over; None where nothing ends it.
 
     Args:
@@ -43,7 +53,8 @@ def time_limit(asked_s: float | None, launched_s: float, saving_s: Callable[[], 
     """
     if asked_s is None and SLURM_END not in os.environ:
         return None
-    return load(LIMIT, kind="clock")(asked_s, launched_s, os.environ, saving_s)
+    limit: TimeLimit = load(LIMIT, kind="clock")(asked_s, launched_s, os.environ, saving_s)
+    return limit
 
 
 class StopRequest:
@@ -55,9 +66,7 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-            heard = [signal.Signals[name] for name in SIGNALS if not (nohup and name == "SIGHUP")]
-            self._previous = {number: signal.signal(number, self._note) for number in heard}
+            self._previous = {number: signal.signal(number, self._note) for number in heard()}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -228,8 +228,8 @@ class Trainer:
             done = step + 1
             collect(done)
             asked = TIME_LIMIT if limit is not None and limit.over() else stop.requested
-            since_s, signal = self.world.agreed(time.monotonic() - saved_s, asked, saved=saved)
-            decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
+            since_s, cause = self.world.agreed(time.monotonic() - saved_s, asked, saved=saved)
+            decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, cause=cause)
             if self._rolled_back(metrics, events, first, decided):
                 return None
             if decided.report:

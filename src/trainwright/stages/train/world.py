@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from trainwright.spec.measures import PhaseTimes
 from trainwright.spec.plan import Plan
 from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.step import TrainingStep
+
+if TYPE_CHECKING:
+    from trainwright.stages.train.ranks.several.meeting import Meeting
 
 COMPILATION = "trainwright.runtime.timing.compilation:compilation_counted"
 
@@ -62,15 +65,15 @@ class World:
         """Returns a context in which compilation, and what ranks wait for each other, are phases of their own."""
         return load(COMPILATION, kind="clock")(clock) if compiled else nullcontext()
 
-    def agreed(self, since_s: float, signal: str | None, *, saved: bool) -> tuple[float, str | None]:
-        """Returns what all processes act on: seconds since the last checkpoint, and a signal to stop, if any.
+    def agreed(self, since_s: float, cause: str | None, *, saved: bool) -> tuple[float, str | None]:
+        """Returns what all processes act on: seconds since the last checkpoint, and what stops them, if anything.
 
         Args:
             since_s: of this process.
-            signal: that this process was sent.
+            cause: what stops this process, one of ``stop.ERRORS``.
             saved: the step before was saved, which is true of all processes or of none.
         """
-        return since_s, signal
+        return since_s, cause
 
     def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:
         """Tells how far the ranks are apart, and which of them is the slowest; every process must call it together.
@@ -118,5 +121,6 @@ class World:
 Work = Callable[[Context, Plan, World], Any]
 """What one process does of a training: all of it, or a part that is looked at."""
 ALONE = World()
-COMMANDS: ContextVar[int] = ContextVar("commands", default=1)
+MEETING: ContextVar[Meeting | None] = ContextVar("meeting", default=None)
+"""Where this command trains with others; None: it does so alone."""
 """How many commands train together; ``ranks.several.together`` sets it."""

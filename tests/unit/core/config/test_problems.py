@@ -146,3 +146,18 @@ def test_a_name_that_is_the_beginning_of_others_is_taken_for_those(tmp_path):
         load(Recipe, files=[file], preset=None, overrides=[], environ={})
     (line,) = [line for line in str(raised.value).splitlines() if "layout.dp: unknown key" in line]
     assert line.endswith("; did you mean 'dp_replicate' or 'dp_shard'?")
+
+
+def test_of_a_unions_alternatives_the_validator_of_the_one_that_was_meant_is_told() -> None:
+    with pytest.raises(RecipeError) as caught:
+        load(
+            Recipe,
+            overrides=["name=x", "train.exec.layout={dp_replicate: 2, zero_stage: 2}"],
+            environ={},
+            ignore=frozenset(),
+        )
+    (line,) = [line for line in str(caught.value).splitlines() if "layout" in line]
+    assert line == (
+        "override train.exec.layout: zero_stage=2 does nothing without dp_shard or cp: set more there, or leave "
+        "zero_stage out"
+    )

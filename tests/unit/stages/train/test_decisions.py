@@ -11,7 +11,7 @@ def after(make_recipe):
     section = make_recipe(exec_checkpoint_every=60.0, exec_log_every_steps=3).train
 
     def made(done: int, *, since: float = 0.0, signal: str | None = None, section=section) -> Decisions:
-        return decide(section, done=done, steps=10, since_checkpoint_s=since, signal=signal)
+        return decide(section, done=done, steps=10, since_checkpoint_s=since, cause=signal)
 
     return made
 

@@ -14,7 +14,7 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import KernelChoice, Recompute
 from trainwright.stages.train.faults.memory import Change
-from trainwright.stages.train.layout import refusals
+from trainwright.stages.train.layout import refusals_of
 
 ENOUGH = 0.75
 """Activations and logits of a change, over those now: less than this, or it would soon be out of memory again."""
@@ -44,14 +44,8 @@ def _recomputes(plan: Plan, kernels: KernelChoice) -> tuple[Recompute, ...]:
     if plan.parallel.pp > 1:
         return (work.recompute,)
     more = RECOMPUTES[RECOMPUTES.index(work.recompute) :]
-    # What selective recomputation keeps is not moved to host memory.
-    return tuple(
-        each
-        for each in more
-        if not (each == "selective" and work.activation_offload)
-        and not of_recompute(kernels, each)
-        and not refusals(plan.parallel, recompute=each, precision=work.precision)
-    )
+    refused = refusals_of(plan.model, work)
+    return tuple(each for each in more if not (refused(plan.parallel, each) or of_recompute(kernels, each)))
 
 
 def _forecast(plan: Plan, kernels: KernelChoice, micro_batch: int, recompute: Recompute) -> tuple[float, float] | None:

@@ -13,12 +13,11 @@ from trainwright.artifact.events import Events
 from trainwright.core.frozen import dataclass
 from trainwright.core.spelling import counted
 from trainwright.spec.plan import Plan
+from trainwright.spec.workload import DATA_AXES
 from trainwright.stages.train.faults.memory import Change, OutOfMemory, tell, with_change
 from trainwright.stages.train.ranks.rank import RankTask
 from trainwright.stages.train.ranks.watch import HostsGone, RankFault
 
-DATA_AXES = ("dp_replicate", "dp_shard")
-"""Along which ranks may be left out; copies first."""
 NEEDED = "train.exec.elastic leaves out copies or shards that others can do without, and never node 0, where all meet"
 
 
@@ -169,8 +168,6 @@ def _along(plan: Plan, axis: str, ranks: int) -> Plan | None:
     """Returns the plan with so many ranks along an axis; None where its schedule or its experts do not allow it."""
     changes: dict[str, Any] = {axis: ranks, "shares": ()}
     parallel = replace(plan.parallel, **changes)
-    neighbours = parallel.dp_shard % parallel.ep == 0 or parallel.ep % parallel.dp_shard == 0
-    whole = parallel.dp_replicate * parallel.dp_shard % parallel.ep == 0
-    if parallel.schedule == "dualpipe" or not (neighbours and whole):
+    if parallel.schedule == "dualpipe" or not parallel.experts_fit:
         return None
     return replace(plan, parallel=parallel)

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from trainwright.stages.train.ranks.watch import Watch
-from trainwright.stages.train.stop import SIGNALS
+from trainwright.stages.train.stop import heard
 
 LEFT_TO_THE_AGENT = "SIGQUIT"
 """Else torch's agent takes over SIGINT, SIGTERM and SIGHUP, ends ranks in the middle of a step after 30 seconds, and
@@ -40,11 +40,10 @@ class Asked:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        numbers = [signal.Signals[name] for name in SIGNALS]
+        numbers = heard()
         self._before = {number: signal.getsignal(number) for number in (*numbers, signal.SIGQUIT)}
         for number in numbers:
-            if self._before[number] is not signal.SIG_IGN:  # as nohup leaves SIGHUP
-                signal.signal(number, self.hear)
+            signal.signal(number, self.hear)
         # Ranks inherit what their starter's thread blocks: a Ctrl-C, which a terminal sends to all, waits in them until
         # they can end without a traceback.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))

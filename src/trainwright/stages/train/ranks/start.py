@@ -11,6 +11,7 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -129,14 +130,17 @@ def result_in(out: Path, recipe: Recipe) -> StageResult:
 
 
 def _configuration(ranks: int) -> LaunchConfig:
+    endpoint, local = f"{LOOPBACK}:0", LOOPBACK
+    return agent(ranks, run_id=uuid.uuid4().hex, rdzv_backend="c10d", rdzv_endpoint=endpoint, local_addr=local)
+
+
+def agent(ranks: int, *, nodes: int = 1, **rendezvous: Any) -> LaunchConfig:
+    """Returns how torch's agent starts so many ranks on this host, one of so many nodes, which meet so."""
     return LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
+        min_nodes=nodes,
+        max_nodes=nodes,
         nproc_per_node=ranks,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint=f"{LOOPBACK}:0",
-        local_addr=LOOPBACK,
+        **rendezvous,
         max_restarts=0,
         monitor_interval=0.1,
         start_method="spawn",

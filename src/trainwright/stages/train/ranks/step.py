@@ -12,8 +12,9 @@ from trainwright.core.registry import load
 from trainwright.model.losses import Loss
 from trainwright.model.parallel.parallelize import reduce_gradients
 from trainwright.model.tasks.task import Batch, DividesSequences
-from trainwright.runtime.mesh import DATA_AXES, GRADIENT_AXES, Mesh
+from trainwright.runtime.mesh import GRADIENT_AXES, Mesh
 from trainwright.runtime.norms import add_copies, clip
+from trainwright.spec.workload import DATA_AXES
 from trainwright.stages.train.step import TrainingStep
 
 
@@ -73,16 +74,12 @@ class RankedStep(TrainingStep):
         """Returns the weight of the whole batch."""
         return self.mesh.sum(self.task.weight(batch), *DATA_AXES).clamp_min(1)
 
-    def summed(self, loss: Tensor) -> Tensor:
-        """Returns a loss summed over the ranks that saw other targets."""
-        return self.mesh.sum(loss, *GRADIENT_AXES)
-
     def sequences(self, batch: Batch) -> int:
         """Returns how many sequences the whole batch has, of which this rank has some."""
         return self.batch_sequences
 
     def summed_up(self, value: Tensor) -> Tensor:
-        """Returns a sum over the ranks that saw other sequences, or have other layers."""
+        """Returns a sum over the ranks that saw other targets, or have other layers: a loss, the last stage alone."""
         return self.mesh.sum(value, *GRADIENT_AXES, "pp")
 
     def before_backward(self, *, last: bool) -> None:

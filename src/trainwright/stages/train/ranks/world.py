@@ -22,10 +22,11 @@ from trainwright.model.parallel.parallelize import parallelize
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Share, Task
 from trainwright.runtime.cuts import Cut, mark_all
 from trainwright.runtime.exchanges import exchanges_counted
-from trainwright.runtime.mesh import AXES, DATA_AXES, Mesh, everyone
+from trainwright.runtime.mesh import AXES, Mesh, everyone
 from trainwright.runtime.norms import as_state_of, local
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.measures import PhaseTimes
+from trainwright.spec.workload import DATA_AXES
 from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.ranks.agreement import Agreement
 from trainwright.stages.train.ranks.step import RankedStep
@@ -87,9 +88,9 @@ class RankedWorld(World):
         with super().counted(network, clock, compiled=compiled), exchanges_counted(network, clock):
             yield
 
-    def agreed(self, since_s: float, signal: str | None, *, saved: bool) -> tuple[float, str | None]:
+    def agreed(self, since_s: float, cause: str | None, *, saved: bool) -> tuple[float, str | None]:
         """Returns what all ranks wished one step ago."""
-        return self.agreement.agreed(since_s, signal, saved=saved)
+        return self.agreement.agreed(since_s, cause, saved=saved)
 
     def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:
         """Tells what the ranks said at the call before."""

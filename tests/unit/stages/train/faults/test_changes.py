@@ -12,7 +12,7 @@ from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.counts.layouts import RECOMPUTES, Layouts
 from trainwright.spec.plan import Plan
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, ParallelPlan
+from trainwright.spec.workload import DEFAULT_KERNELS, Adapter, KernelChoice, ParallelPlan
 from trainwright.stages.train.faults import changes
 from trainwright.stages.train.faults.changes import _recomputes, cheapest_change
 from trainwright.stages.train.faults.memory import with_change
@@ -58,6 +58,11 @@ def test_a_change_is_one_that_the_trainer_executes(recipe, inputs_for) -> None:
     float8 = replace(plan, workload=replace(plan.workload, precision="fp8"))
     assert _recomputes(float8, DEFAULT_KERNELS) == ("none", "full"), "float8 and selective exclude each other"
     assert _recomputes(plan, replace(DEFAULT_KERNELS, attention="flex")) == ("none", "full"), "and so does flex"
+    offloaded = replace(plan, workload=replace(plan.workload, activation_offload=True))
+    assert _recomputes(offloaded, DEFAULT_KERNELS) == ("none", "full"), "what it keeps is not moved to the host"
+    adapter = Adapter(rank=4, frozen="nf4")
+    packed = replace(plan, workload=replace(plan.workload, adapter=adapter))
+    assert _recomputes(packed, DEFAULT_KERNELS) == ("none", "full"), "products with nf4 are none that it keeps"
 
 
 def asked_about(plan: Plan, monkeypatch) -> list[tuple[RunSpec, Layouts]]:

@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trainwright.core.errors import RecipeError
 from trainwright.model.losses import Loss
 from trainwright.model.parallel.stages import pipeline_of
 from trainwright.model.tasks.task import Batch
 from trainwright.runtime.memory import LiveBytes, SavedBytes
-from trainwright.runtime.mesh import GRADIENT_AXES
 from trainwright.runtime.norms import add_copies, clip, local
 from trainwright.stages.train.ranks.pipeline.relay import Relay
 from trainwright.stages.train.ranks.pipeline.schedules import Stage, gather, held, passes, schedule_of
@@ -46,6 +46,13 @@ class PipelinedStep(RankedStep):
         """
         # Blocks are compiled one by one: a rank never calls its network as a whole.
         super().__init__(*arguments, **options | {"compiled": False})
+        if self._tells is not None:  # the other stages would have nothing to add up with it
+            raise RecipeError(
+                "a task that tells parts of its loss has no stages: the last one alone sees any",
+                where="train.exec.layout",
+                seen=f"pp={self.mesh.size('pp')}",
+                fix="set pp=1",
+            )
         parallel = self.mesh.parallel
         self.pipeline = pipeline_of(self.network.spec, parallel)
         axis = self.mesh.axis("pp")
@@ -82,11 +89,7 @@ class PipelinedStep(RankedStep):
         with self.clock.phase("communicate"):
             add_copies(self.parameters)
             self._add_copies()
-        return self.summed(reduce(torch.add, self._parts)), self._denominator
-
-    def summed(self, loss: Tensor) -> Tensor:
-        """Returns a loss that the last stage alone knows, summed over the ranks that saw other targets."""
-        return self.mesh.sum(loss, *GRADIENT_AXES, "pp")
+        return self.summed_up(reduce(torch.add, self._parts)), self._denominator
 
     def clip(self) -> Tensor:
         """Returns the norm of the whole gradient, before it is scaled down; what two stages have counts once."""

@@ -53,7 +53,10 @@ class PipelinedWorld(RankedWorld):
         """Yields tensors whole: of all stages on the leading rank, of its own on every other one."""
         mine = dict(tensors)
         described: list[list[Described]] = self._exchanged(
-            [(name, self._shape(name, tensor), tensor.dtype, tensor.device.type) for name, tensor in mine.items()]
+            [
+                (name, torch.Size(self.placement(name, tensor)[0]), tensor.dtype, tensor.device.type)
+                for name, tensor in mine.items()
+            ]
         )
         leads_column = self.mesh.index(*AXES[1:]) == 0
         seen = {name for theirs in described[: self.place] for name, *_ in theirs}
@@ -63,10 +66,6 @@ class PipelinedWorld(RankedWorld):
             yield name, tensor
         if self.place == 0 and leads_column:
             yield from self._received(described, set(mine))
-
-    def _shape(self, name: str, tensor: Tensor) -> torch.Size:
-        cut = self._cut(name, tensor)
-        return tensor.shape if cut is None else cut.whole
 
     def _received(self, described: list[list[Described]], seen: set[str]) -> Iterator[tuple[str, Tensor]]:
         for place in range(1, len(described)):

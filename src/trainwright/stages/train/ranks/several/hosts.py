@@ -17,7 +17,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 
 from trainwright.core.errors import TrainingError, TrainwrightError
 from trainwright.stages.train.faults.memory import Change, OutOfMemory
-from trainwright.stages.train.ranks.several.meeting import Meeting
+from trainwright.stages.train.ranks.several.meeting import Meeting, ended, exit_code_of
 from trainwright.stages.train.ranks.several.store import POLL_S
 from trainwright.stages.train.ranks.watch import GoneHost, HostsGone, RankFault, Suspect, Whose
 
@@ -104,7 +104,7 @@ class Hosts:
     def end(self, why: BaseException) -> None:
         """Tells the others, where they are still there, that this command ends for a reason of its own."""
         try:
-            self.tell({"kind": "error", "what": str(why) or type(why).__name__})
+            self.tell(_told(why))
         except TrainingError:
             return
 
@@ -182,7 +182,12 @@ def _outcome(failure: TrainwrightError | None) -> dict[str, Any]:
         return {"kind": "memory", **said, "change": change}
     if isinstance(failure, RankFault):
         return {"kind": "echo" if failure.echo else "fault", **said, "rank": failure.rank}
-    return {"kind": "error", "what": str(failure)}
+    return _told(failure)
+
+
+def _told(why: BaseException) -> dict[str, Any]:
+    """Returns what a user must mend, in words, with the exit code of its kind."""
+    return {"kind": "error", "what": str(why) or type(why).__name__, "exit_code": exit_code_of(why)}
 
 
 def _error(verdict: Mapping[str, Any]) -> TrainingError:
@@ -197,4 +202,4 @@ def _error(verdict: Mapping[str, Any]) -> TrainingError:
         return error
     if kind == "gone":
         return HostsGone([GoneHost(**host) for host in verdict["gone"]])
-    return TrainingError("the command of node {node} ended: {error}", node=came, error=verdict["what"])
+    return ended(f"node {came}", verdict["what"], verdict["exit_code"])

@@ -22,7 +22,14 @@ import torch
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from trainwright import __version__
-from trainwright.core.errors import MachineError, RecipeError, RecipeErrors, TrainingError, in_one_line
+from trainwright.core.errors import (
+    MachineError,
+    RecipeError,
+    RecipeErrors,
+    TrainingError,
+    TrainwrightError,
+    in_one_line,
+)
 from trainwright.core.place import Place
 from trainwright.core.registry import references_in
 from trainwright.core.source_digest import code_of, source_digest
@@ -162,13 +169,13 @@ class Meeting:
                 break
             yield f"training-{number}", json.loads(self.store.get(key))
             number += 1
-        error = self.store.get("end").decode()
-        if error:
-            raise TrainingError("the command of {noun} 0 ended: {error}", noun=self.place.noun, error=error)
+        if (error := self._end()) is not None:
+            raise error
 
-    def end(self, error: str) -> None:
+    def end(self, why: BaseException | None) -> None:
         """Tells the others that there is nothing more to train, and why if not all is done; waits till they heard."""
-        self.store.set("end", error)
+        said = None if why is None else {"what": str(why) or in_one_line(why), "exit_code": exit_code_of(why)}
+        self.store.set("end", json.dumps(said))
         deadline = time.monotonic() + FAREWELL_S
         came = [rank for rank in range(1, self.place.commands) if self.store.check([f"here/{rank}"])]
         while came and not self.store.check([f"gone/{rank}" for rank in came]) and time.monotonic() < deadline:
@@ -177,6 +184,11 @@ class Meeting:
     def leave(self) -> None:
         """Tells the first command that this one needs it no longer."""
         self.store.set(f"gone/{self.place.rank}", "")
+
+    def _end(self) -> TrainingError | None:
+        """Returns why the first command ended; None where all is done."""
+        said = json.loads(self.store.get("end"))
+        return None if said is None else ended(f"{self.place.noun} 0", said["what"], said["exit_code"])
 
     def _all_there(self, about: str) -> None:
         deadline = time.monotonic() + self.limit_s
@@ -203,8 +215,7 @@ class Meeting:
         deadline = time.monotonic() + self.limit_s + VERDICT_S
         while not self._has(key):
             if self._has("end") and not self._has(key):  # said before it ended, but after it was looked for
-                error = self.store.get("end").decode()
-                raise TrainingError("the command of {noun} 0 ended: {error}", noun=self.place.noun, error=error)
+                raise self._end() or ended(f"{self.place.noun} 0", "without a word", TrainingError.exit_code)
             if time.monotonic() > deadline:
                 raise MachineError(
                     "the command of {noun} 0 said nothing", where=self.place.endpoint, noun=self.place.noun
@@ -258,7 +269,7 @@ def meeting(place: Place, recipe: Recipe) -> Iterator[Meeting]:
             if not place.leads:
                 _leave(here)
             else:
-                here.end("" if error is None else str(error) or in_one_line(error))
+                here.end(error)
 
 
 def _leave(here: Meeting) -> None:
@@ -266,6 +277,18 @@ def _leave(here: Meeting) -> None:
         here.leave()
     except RuntimeError:  # the first command is gone: nobody waits for this one
         logging.getLogger(__name__).debug("%s is gone", here.place.endpoint)
+
+
+def ended(who: str, why: str, exit_code: int) -> TrainingError:
+    """Returns the error of a command whose training ended with another one's, and its exit code."""
+    error = TrainingError("the command of {who} ended: {error}", who=who, error=why)
+    error.exit_code = exit_code
+    return error
+
+
+def exit_code_of(why: BaseException) -> int:
+    """Returns the exit code of the command that ends with this; an error that is none of ours counts as training's."""
+    return why.exit_code if isinstance(why, TrainwrightError) else TrainingError.exit_code
 
 
 def facts_of(recipe: Recipe) -> dict[str, str]:

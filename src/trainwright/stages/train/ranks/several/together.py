@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from torch.distributed.distributed_c10d import PrefixStore
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.launcher.api import LaunchConfig
 
 from trainwright.artifact.events import Events
@@ -20,17 +18,16 @@ from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import MANIFEST
 from trainwright.core.errors import TrainingError
 from trainwright.core.fingerprint import file_digest
-from trainwright.core.place import Place, place_of
+from trainwright.core.place import Place
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.rank import RankTask, train_as_rank
 from trainwright.stages.train.ranks.restarts import Several, on_fewer_hosts, with_restarts
 from trainwright.stages.train.ranks.several.hosts import Hosts, end_together
 from trainwright.stages.train.ranks.several.meeting import Meeting, meeting
-from trainwright.stages.train.ranks.signals import LEFT_TO_THE_AGENT
-from trainwright.stages.train.ranks.start import launch, result_in, task_of
+from trainwright.stages.train.ranks.start import agent, launch, result_in, task_of
 from trainwright.stages.train.ranks.watch import HostsGone, RankFault
-from trainwright.stages.train.world import COMMANDS
+from trainwright.stages.train.world import MEETING
 
 SHARED = "not there: the workspace must lie on a file system that all nodes share"
 
@@ -46,11 +43,11 @@ def together(place: Place, recipe: Recipe) -> Iterator[None]:
         if not place.leads:
             for name, told in here.calls():
                 _follow(here, name, told)
-        token = COMMANDS.set(place.commands)
+        token = MEETING.set(here)
         try:
             yield
         finally:
-            COMMANDS.reset(token)
+            MEETING.reset(token)
 
 
 def call_and_train(context: Context, plan: Plan) -> StageResult:
@@ -61,13 +58,10 @@ def call_and_train(context: Context, plan: Plan) -> StageResult:
         RecipeErrors: another command sees other inputs.
         TrainwrightError: as ``train``, or a rank of this command ended.
     """
-    how = context.recipe.train.exec
-    place = place_of(os.environ, nodes=how.nodes)
-    if place is None:
-        raise ValueError("several commands train together, and this one has no place")
-    place.check(plan.parallel.ranks)
+    here = MEETING.get()
+    assert here is not None
+    here.place.check(plan.parallel.ranks)
     task = task_of(context, plan)
-    here = Meeting(place, how.rendezvous_timeout)
     name = here.call(_told(task))
     here.agree(f"{name}/inputs", _seen(task.inputs, task.out))
     _train(here, replace(task, group=name), context.events)
@@ -144,19 +138,13 @@ def node_configuration(place: Place, task: RankTask, limit_s: float) -> LaunchCo
     Their numbers are static: rank 0 must lie on the node of the command that leads, and torch's c10d backend numbers
     nodes as they come. Agents meet where commands did: all stores of one process share the server of a port.
     """
-    return LaunchConfig(
-        min_nodes=place.commands,
-        max_nodes=place.commands,
-        nproc_per_node=task.plan.parallel.ranks // place.commands,
+    return agent(
+        task.plan.parallel.ranks // place.commands,
+        nodes=place.commands,
         run_id=task.group,
         rdzv_backend="static",
         rdzv_endpoint=place.endpoint,
         rdzv_configs={"rank": place.rank, "timeout": max(1, round(limit_s))},
-        max_restarts=0,
-        monitor_interval=0.1,
-        start_method="spawn",
-        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),  # ``launch`` names the folder
-        signals_to_handle=LEFT_TO_THE_AGENT,
     )
 
 

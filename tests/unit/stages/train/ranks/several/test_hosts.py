@@ -64,6 +64,7 @@ def test_what_a_user_must_mend_is_raised_where_it_was_and_told_elsewhere(each) -
         assert isinstance(other, TrainingError)
         assert not isinstance(other, RankFault), "it would come again"
         assert str(other) == "the command of node 1 ended: a shard is damaged"
+        assert other.exit_code == DataError.exit_code
 
 
 def test_a_command_that_is_interrupted_ends_the_others(each) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import threading
 import time
@@ -93,7 +94,7 @@ def test_a_verdict_counts_though_the_first_command_ended_right_after_it(each, mo
             here.agree("start", {"seed": str(here.place.rank)})
         finally:
             if here.place.leads:
-                here.store.set("end", "they differ")
+                here.store.set("end", json.dumps({"what": "they differ", "exit_code": 2}))
 
     for came in each(act):
         with pytest.raises(RecipeErrors):
@@ -149,7 +150,7 @@ def test_calls_are_heard_in_order_until_the_end(each) -> None:
     def act(here: Meeting) -> object:
         if here.place.leads:
             names = [here.call({"number": number}) for number in (1, 2)]
-            here.end("")
+            here.end(None)
             return names
         heard = list(here.calls())
         here.leave()
@@ -163,15 +164,16 @@ def test_calls_are_heard_in_order_until_the_end(each) -> None:
 def test_the_first_commands_error_ends_the_others(each) -> None:
     def act(here: Meeting) -> None:
         if here.place.leads:
-            here.end("the disk is full")
+            here.end(MachineError("the disk is full"))
             return
         here.leave()
         list(here.calls())
 
     _, *followed = each(act)
     for came in followed:
-        with pytest.raises(TrainingError, match="node 0 ended: the disk is full"):
+        with pytest.raises(TrainingError, match="node 0 ended: the disk is full") as caught:
             came.result(60)
+        assert caught.value.exit_code == MachineError.exit_code
 
 
 def test_who_did_not_come_is_named(place: Place, make_recipe) -> None:
