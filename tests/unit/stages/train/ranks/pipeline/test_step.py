@@ -10,8 +10,10 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from fixtures.tiny_models import decoder
+from trainwright.core.errors import RecipeError
 from trainwright.model.parallel.stages import keep_stages
 from trainwright.model.tasks.next_token import NextToken
+from trainwright.model.tasks.task import Task
 from trainwright.runtime.mesh import mesh_of
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.sections.updates.optimizer import AdamWSection
@@ -37,12 +39,12 @@ def rank(request: pytest.FixtureRequest) -> Iterator[int]:
     dist.destroy_process_group()
 
 
-def step_of(parallel: ParallelPlan, *, sequences: int) -> PipelinedStep:
+def step_of(parallel: ParallelPlan, *, sequences: int, task: Task = TASK) -> PipelinedStep:
     mesh = mesh_of(parallel, "cpu")
     network = decoder(layers=4).requires_grad_(True).train()
     keep_stages(network, mesh)
     return PipelinedStep(
-        *(TASK, network, Optimizers(network, AdamWSection()), clock()),
+        *(task, network, Optimizers(network, AdamWSection()), clock()),
         mesh=mesh,
         batch_sequences=sequences,
         copies={},
@@ -82,3 +84,12 @@ def test_micro_batches_are_of_one_shape_and_lose_nothing(rank: int, sequences: i
     assert {tuple(micro.full["tokens"].shape) for micro in made} == {(2, 16)}
     assert torch.equal(torch.cat([micro.own["tokens"] for micro in made]), tokens[:, :-1])
     assert torch.equal(torch.cat([micro.full["tokens"][: micro.sequences] for micro in made]), tokens[:, :-1])
+
+
+def test_a_task_that_tells_parts_is_refused_before_the_other_stages_wait_for_it(rank) -> None:
+    class Telling(NextToken):
+        def told(self) -> dict[str, torch.Tensor]:
+            return {}
+
+    with pytest.raises(RecipeError, match=r"train\.exec\.layout: a task that tells parts .*seen pp=2.*set pp=1"):
+        step_of(ParallelPlan(pp=2), sequences=4, task=Telling(sequence_tokens=16))
