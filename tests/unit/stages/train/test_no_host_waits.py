@@ -17,11 +17,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from trainwright.artifact.events import Events
 from trainwright.artifact.reading import PLAN, read_plan
 from trainwright.artifact.shards import TokenDataset
+from trainwright.model.build import build_network
 from trainwright.model.tasks.task import load_task
 from trainwright.stages.train.checkpoints import Checkpoints
 from trainwright.stages.train.stage import settings_of
 from trainwright.stages.train.trainer import Trainer
-from trainwright.stages.train.weights.beginning import begin
 
 WATCHING = {"spike": "skip", "not_finite": "skip", "window": 8}
 
@@ -43,7 +43,7 @@ def make_trainer(fake, make_recipe, inputs_for, tmp_path, monkeypatch) -> Callab
         settings = settings_of(recipe, read_plan(inputs["plan"].file(PLAN)), dataset)
         checkpoints = Checkpoints(tmp_path, keep=1, tokenizer=dataset.tokenizer_path, events=Events(None, run="t"))
         with fake:
-            network = begin(recipe, settings, dataset.tokenizer_path, base=None).fill(settings.device)
+            network = build_network(settings.model, dtype=settings.dtype, kernels=recipe.train.exec.kernels)
             task = load_task(recipe, dataset)
             trainer = Trainer(task, network, dataset, checkpoints, settings, recipe=recipe, out=tmp_path)
         monkeypatch.setattr(trainer.step.gate, "_here", False)
