@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
+from trainwright.core.errors import TrainingError
 from trainwright.core.registry import load
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
@@ -49,9 +50,13 @@ class Beginning:
 
         Raises:
             DataError: a weight of the base cannot be read, or is not finite.
+            TrainingError: a parameter has no value, and would begin with whatever its memory holds; names it.
         """
+        empty = {name for name, parameter in self.network.named_parameters() if parameter.is_meta}
         world.give_memory(self.network, device)
-        fill(self.network, self.values, world)
+        left = empty - fill(self.network, self.values, world)
+        if left:
+            raise TrainingError("a parameter has no first value", where="model", seen=min(left))
         return self.network
 
 
@@ -105,18 +110,20 @@ def without_memory() -> Iterator[None]:
 
 
 @torch.no_grad()
-def fill(network: Network, values: Iterable[tuple[str, Tensor]], world: World = ALONE) -> None:
-    """Copies what this process keeps of each whole value into the network, in the dtype that it has there.
+def fill(network: Network, values: Iterable[tuple[str, Tensor]], world: World = ALONE) -> set[str]:
+    """Copies what this process keeps of each whole value into the network, in its dtype; returns the names of these.
 
     Args:
         network: shared or whole; of a pipeline some parameters are others' alone.
         values: by name, of parameters and of what is stored beside them.
         world: says which part of each is here.
     """
-    stored = dict(network.stored())
+    stored, filled = dict(network.stored()), set[str]()
     for name, whole in values:
         if name not in stored:
             continue
         _, begins = world.placement(name, stored[name])
         (part,) = world.local([stored[name]])
         part.copy_(whole[tuple(slice(at, at + size) for at, size in zip(begins, part.shape, strict=True))])
+        filled.add(name)
+    return filled

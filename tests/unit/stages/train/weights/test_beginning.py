@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fixtures import tiny_models as tiny
+from trainwright.core.errors import TrainingError
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.runtime.cuts import cut_of
@@ -127,6 +129,13 @@ def test_a_rank_never_has_more_than_one_whole_tensor(four_ranks) -> None:
     assert largest.size_bytes == max(sizes)
     kept = sum(local(parameter).numel() * 4 for parameter in network.parameters())
     assert kept <= sum(sizes) / RANKS * 1.01
+
+
+def test_a_parameter_without_a_first_value_is_named() -> None:
+    beginning = begun()
+    values = [each for each in beginning.values if each[0] != "blocks.1.ffn.up.weight"]
+    with pytest.raises(TrainingError, match=r"a parameter has no first value \(seen blocks\.1\.ffn\.up\.weight"):
+        replace(beginning, values=values).fill(CPU)
 
 
 def test_what_a_pipeline_rank_has_not_is_passed_over() -> None:
